@@ -1,0 +1,51 @@
+"""The audit log: append-only, and per organization a chain of HMACs."""
+
+from django.db import models
+
+from controlplane.core.ids import new_id
+
+
+class AuditEvent(models.Model):
+    """Who did what to which object. Refers to organizations by UUID, so that the log outlives and imports nothing."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization_id = models.UUIDField()
+    org_seq = models.PositiveBigIntegerField(help_text="Gapless position in the organization's chain, from 1.")
+    at = models.DateTimeField()
+    action = models.CharField(max_length=64, help_text="For example config.patch or token.create.")
+    actor = models.CharField(max_length=128, help_text="The principal, for example user:<uuid>.")
+    actor_label = models.CharField(max_length=200)
+    credential_id = models.CharField(max_length=64, blank=True)
+    channel = models.CharField(max_length=16)
+    address = models.CharField(max_length=64, blank=True)
+    object_kind = models.CharField(max_length=32)
+    object_id = models.CharField(max_length=200)
+    node_id = models.UUIDField(null=True, blank=True)
+    before = models.JSONField(null=True, blank=True)
+    after = models.JSONField(null=True, blank=True)
+    reason = models.CharField(max_length=500, blank=True)
+    prev_mac = models.CharField(max_length=64)
+    mac = models.CharField(max_length=64)
+    key_version = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ["organization_id", "org_seq"]
+        constraints = [models.UniqueConstraint(fields=["organization_id", "org_seq"], name="audit_seq_unique")]
+        indexes = [
+            models.Index(fields=["organization_id", "object_kind", "object_id"], name="audit_object"),
+            models.Index(fields=["organization_id", "at"], name="audit_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.org_seq} {self.action}"
+
+
+class AuditHead(models.Model):
+    """The end of an organization's chain; locked last in every transaction that writes an audit row."""
+
+    organization_id = models.UUIDField(primary_key=True)
+    org_seq = models.PositiveBigIntegerField(default=0)
+    mac = models.CharField(max_length=64, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.organization_id} @ {self.org_seq}"

@@ -1,0 +1,205 @@
+"""Settings, read from the environment. ``docs/configuration.md`` and ``.env.example`` list every variable.
+
+Two modes: ``local`` (the default: one machine, one process, secrets made once in the data directory) and ``production``
+(every secret and host comes from the environment; ``manage.py check --deploy`` names what is missing).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from controlplane.settings.database import database_settings
+from controlplane.settings.local_secrets import LocalSecrets
+from controlplane.settings.logging import configure_logging, logging_settings
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+env = environ.Env(interpolate=False)
+if (BASE_DIR / ".env").is_file():
+    env.read_env(str(BASE_DIR / ".env"))
+
+# ---- mode and data -------------------------------------------------------------------------------------------------
+OPENSRE_MODE: str = env.str("OPENSRE_MODE", default="local")
+PRODUCTION: bool = OPENSRE_MODE != "local"
+DATA_DIR: Path = Path(env.str("OPENSRE_DATA_DIR", default=str(BASE_DIR / "var"))).resolve()
+DEBUG: bool = env.bool("DEBUG", default=False)
+
+# ---- secrets -------------------------------------------------------------------------------------------------------
+_local = LocalSecrets(DATA_DIR, enabled=not PRODUCTION)
+SECRET_KEY: str = env.str("SECRET_KEY", default="") or _local.get("SECRET_KEY")
+#: Numbered peppers of access tokens, ``{"1": "…", "2": "…"}``; the highest number signs new tokens, all verify.
+TOKEN_PEPPERS: dict[int, str] = {
+    int(number): pepper
+    for number, pepper in (env.json("TOKEN_PEPPERS", default={}) or {"1": _local.get("TOKEN_PEPPER")}).items()
+}
+#: Numbered keys of the audit chain, same form.
+AUDIT_KEYS: dict[int, str] = {
+    int(number): key for number, key in (env.json("AUDIT_KEYS", default={}) or {"1": _local.get("AUDIT_KEY")}).items()
+}
+
+# ---- applications --------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_tasks",
+    "rest_framework",
+    "drf_spectacular",
+    "csp",
+    "controlplane.core",
+    "controlplane.audit",
+    "controlplane.orgs",
+    "controlplane.access",
+    "controlplane.configs",
+    "controlplane.runtimes",
+    "controlplane.investigations",
+    "web",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "controlplane.core.middleware.RequestContextMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "controlplane.core.middleware.ProblemMiddleware",
+]
+
+ROOT_URLCONF = "controlplane.urls"
+ASGI_APPLICATION = "controlplane.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "web.context.page_context",
+            ],
+        },
+    },
+]
+
+# ---- database ------------------------------------------------------------------------------------------------------
+DATABASES = {"default": database_settings(env.str("DATABASE_URL", default=""), DATA_DIR)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# ---- people --------------------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "access.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/app/"
+LOGOUT_REDIRECT_URL = "/login/"
+
+# ---- HTTP ----------------------------------------------------------------------------------------------------------
+ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=[] if PRODUCTION else ["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_NAME = "opensre_session"
+CSRF_COOKIE_NAME = "opensre_csrf"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000 if PRODUCTION else 0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
+SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=PRODUCTION)
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("TRUST_PROXY", default=False) else None
+X_FRAME_OPTIONS = "DENY"
+#: The largest request body: an inline evidence snapshot of 8 MiB and its JSON around it.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 9 * 1024 * 1024
+CONTENT_SECURITY_POLICY = {
+    "EXCLUDE_URL_PREFIXES": ("/admin/",),  # the admin sets its own policy, see web/admin_csp.py
+    "DIRECTIVES": {
+        "default-src": ("'none'",),
+        "script-src": ("'self'",),
+        "style-src": ("'self'",),
+        "img-src": ("'self'", "data:"),
+        "font-src": ("'self'",),
+        "connect-src": ("'self'",),
+        "form-action": ("'self'",),
+        "frame-ancestors": ("'none'",),
+        "base-uri": ("'none'",),
+        "manifest-src": ("'self'",),
+    },
+}
+
+# ---- static files --------------------------------------------------------------------------------------------------
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if PRODUCTION
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not PRODUCTION
+MEDIA_ROOT = DATA_DIR / "files"
+
+# ---- language and time ---------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+# ---- REST ----------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "controlplane.access.authentication.BearerAuthentication",
+        "controlplane.access.authentication.SessionActorAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["controlplane.access.authentication.IsAuthenticatedActor"],
+    "DEFAULT_RENDERER_CLASSES": ["controlplane.core.rest.OrjsonRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.core.rest.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "controlplane.core.rest.problem_exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "OpenSRE control plane",
+    "VERSION": "v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [],
+    "SERVE_AUTHENTICATION": [],
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+# ---- background work, runs, streams --------------------------------------------------------------------------------
+TASKS = {"default": {"BACKEND": "controlplane.core.tasks.InProcessBackend"}}
+#: ``runtime.kind`` → dotted path of the class. A deployment may add its own.
+AGENT_RUNTIMES: dict[str, str] = {"builtin": "controlplane.runtimes.builtin.BuiltinRuntime"}
+DEFAULT_RUNTIME = "builtin"
+EMBEDDED_WORKER: bool = env.bool("EMBEDDED_WORKER", default=not PRODUCTION)
+WORKER_CONCURRENCY: int = env.int("WORKER_CONCURRENCY", default=4)
+LEASE_SECONDS: int = env.int("LEASE_SECONDS", default=30)
+SWEEP_SECONDS: float = env.float("SWEEP_SECONDS", default=5.0)
+STREAM_HEARTBEAT_SECONDS: float = env.float("STREAM_HEARTBEAT_SECONDS", default=15.0)
+STREAM_LIFETIME_SECONDS: float = env.float("STREAM_LIFETIME_SECONDS", default=780.0)
+METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")
+
+# ---- logs ----------------------------------------------------------------------------------------------------------
+LOG_LEVEL: str = env.str("LOG_LEVEL", default="INFO")
+LOG_FORMAT: str = env.str("LOG_FORMAT", default="json" if PRODUCTION else "console")
+LOGGING = logging_settings(LOG_LEVEL, LOG_FORMAT)
+configure_logging(LOG_FORMAT)

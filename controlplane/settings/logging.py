@@ -1,0 +1,58 @@
+"""Structured logs: structlog renders both its own events and those of libraries; redaction is the last processor."""
+
+from typing import Any
+
+import structlog
+
+_SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+def _redact(_logger: Any, _method: str, event: dict[str, Any]) -> Any:
+    # Imported at the first log line: settings must load before anything of the project does.
+    from controlplane.core.redaction import redact_json
+
+    return redact_json(event)
+
+
+def _renderers(log_format: str) -> list[Any]:
+    if log_format == "json":
+        return [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.processors.format_exc_info, _redact, structlog.dev.ConsoleRenderer(colors=False)]
+
+
+def configure_logging(log_format: str) -> None:
+    """Configure structlog for the process; ``log_format`` is ``json`` or ``console``."""
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def logging_settings(level: str, log_format: str) -> dict[str, Any]:
+    """Return Django's ``LOGGING`` dictionary: one stream handler, rendered by structlog."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "structured": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": _SHARED,
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(log_format)],
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            "uvicorn.access": {"level": "WARNING", "propagate": True, "handlers": []},
+            "uvicorn.error": {"level": "INFO", "propagate": True, "handlers": []},
+            "django.server": {"level": "INFO", "propagate": True, "handlers": []},
+        },
+    }

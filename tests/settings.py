@@ -1,0 +1,31 @@
+"""Settings of the test suite: SQLite in a file by default, PostgreSQL when ``TEST_DATABASE_URL`` is given.
+
+A file rather than a database in memory: the threads and processes under test open connections of their own.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("OPENSRE_DATA_DIR", tempfile.mkdtemp(prefix="opensre-test-"))
+
+from controlplane.settings import *  # noqa: E402, F403 (the settings under test, then what differs)
+from controlplane.settings import AGENT_RUNTIMES, DATA_DIR  # noqa: E402
+from controlplane.settings.database import postgres_settings, sqlite_settings  # noqa: E402
+
+_worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+_url = os.environ.get("TEST_DATABASE_URL", "")
+if _url:
+    DATABASES = {"default": postgres_settings(_url)}
+else:
+    DATABASES = {"default": sqlite_settings(DATA_DIR / "opensre.sqlite3")}
+    # A subprocess under test is pointed at the suite's own database by OPENSRE_TEST_SQLITE.
+    DATABASES["default"]["TEST"] = {"NAME": str(Path(DATA_DIR) / f"test-{_worker}.sqlite3")}
+    if "OPENSRE_TEST_SQLITE" in os.environ:
+        DATABASES["default"]["NAME"] = os.environ["OPENSRE_TEST_SQLITE"]
+
+AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.ScriptedRuntime"}
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
+EMBEDDED_WORKER = False
+ALLOWED_HOSTS = ["*"]
+LOG_LEVEL = "WARNING"
