@@ -1,0 +1,107 @@
+"""The interface between a run and the agent that does the work.
+
+A runtime is handed a :class:`TurnContext` and yields :class:`RuntimeEvent`\\ s; it never sees the database, the event log
+or the people. Control (messages, answers, interrupts) arrives through the context.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Protocol
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from controlplane.configs.limits import Limits
+from controlplane.runtimes.events import EVENT_DATA, RUNTIME_EVENTS, EventType
+from controlplane.runtimes.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEvent:
+    """One event of a runtime; ``data`` is the typed model of its type."""
+
+    type: EventType
+    data: BaseModel
+
+    def __post_init__(self) -> None:
+        if self.type not in RUNTIME_EVENTS:
+            raise ValueError(f"a runtime may not emit {self.type}")
+        if not isinstance(self.data, EVENT_DATA[self.type]):
+            raise TypeError(f"{self.type} needs data of type {EVENT_DATA[self.type].__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """The last thing a runtime yields when it waits for a person.
+
+    The run becomes ``waiting`` and holds no worker; the answer to ``request_id`` (or its expiry) queues it again with
+    ``turn.resume`` set. The runtime must have emitted the ``question`` or ``approval`` of the same id before.
+    """
+
+    request_id: str
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Why a suspended run goes on."""
+
+    request_id: str
+    outcome: Literal["answered", "timeout"]
+    answers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTurn:
+    """An earlier turn of the thread: what was asked, what was answered (empty when the run ended without a result)."""
+
+    prompt: str
+    answer: str
+    status: str
+
+
+class TurnControl(Protocol):
+    """How the outside reaches a running turn."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody asked the run to stop; runtimes look between steps."""
+
+    def take_messages(self) -> Sequence[str]:
+        """Return the messages that arrived since the last call, oldest first, and mark them as delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContext:
+    """Everything a runtime may know of one turn.
+
+    ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims of
+    this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as plain
+    ``(type, data)`` pairs in order.
+    """
+
+    run_id: UUID
+    thread_id: UUID
+    turn: int
+    attempt: int
+    team: str
+    prompt: str
+    alert: Mapping[str, Any] | None
+    history: Sequence[HistoryTurn]
+    config: Mapping[str, Any]
+    limits: Limits
+    toolbox: Toolbox
+    control: TurnControl
+    resume: Resume | None = None
+    events: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    sample: bool = False
+
+
+class AgentRuntime(Protocol):
+    """One way to investigate. Implementations are stateless: everything is in the turn."""
+
+    name: ClassVar[str]
+
+    def run(self, turn: TurnContext) -> AsyncIterator[RuntimeEvent | Suspend]:
+        """Work on one turn: yield events, end with a ``result`` or ``error``, or with a :class:`Suspend`."""
