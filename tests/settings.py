@@ -26,6 +26,6 @@ else:
 
 AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.ScriptedRuntime"}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
-EMBEDDED_WORKER = False
+EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
 LOG_LEVEL = "WARNING"

@@ -1,8 +1,11 @@
 """People, their roles, and the credentials of people and machines."""
 
+from typing import ClassVar
+
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.db import models
 from django.db.models import Q
+from typing_extensions import override
 
 from controlplane.core.actor import Role
 from controlplane.core.ids import new_id
@@ -36,7 +39,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     objects = UserManager()
 
     USERNAME_FIELD = "username"
-    REQUIRED_FIELDS: list[str] = []
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
 
     class Meta:
         ordering = ["username"]
@@ -46,6 +49,7 @@ class User(AbstractBaseUser, PermissionsMixin):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return self.username
 
@@ -73,6 +77,7 @@ class Membership(models.Model):
             models.UniqueConstraint(fields=["user", "node", "role", "source"], name="membership_once"),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.user_id} {self.role} on {self.node_id}"
 
@@ -84,7 +89,7 @@ class TokenKind(models.TextChoices):
 
 
 class AccessToken(models.Model):
-    """A bearer credential. Stored: its public id and an HMAC of the secret under a numbered pepper, never the secret."""
+    """A bearer credential. Stored: its public id and an HMAC of the secret under a numbered pepper."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     kind = models.CharField(max_length=8, choices=TokenKind)
@@ -110,6 +115,7 @@ class AccessToken(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"osre_{self.kind}_{self.public_id}"
 
@@ -125,5 +131,6 @@ class SignInLink(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
 
+    @override
     def __str__(self) -> str:
         return f"link for {self.user_id}"

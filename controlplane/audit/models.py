@@ -1,12 +1,20 @@
 """The audit log: append-only, and per organization a chain of HMACs."""
 
+import json
+from typing import Any
+
 from django.db import models
+from typing_extensions import override
 
 from controlplane.core.ids import new_id
 
 
 class AuditEvent(models.Model):
-    """Who did what to which object. Refers to organizations by UUID, so that the log outlives and imports nothing."""
+    """Who did what to which object. Refers to organizations by UUID, so that the log outlives and imports nothing.
+
+    ``before_json`` and ``after_json`` hold canonical JSON *text*: a JSON column would rewrite numbers and key order,
+    and the chain could not be recomputed. Triggers in the database refuse changing or deleting a row.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization_id = models.UUIDField()
@@ -21,8 +29,8 @@ class AuditEvent(models.Model):
     object_kind = models.CharField(max_length=32)
     object_id = models.CharField(max_length=200)
     node_id = models.UUIDField(null=True, blank=True)
-    before = models.JSONField(null=True, blank=True)
-    after = models.JSONField(null=True, blank=True)
+    before_json = models.TextField(default="null", help_text="Canonical JSON text, redacted.")
+    after_json = models.TextField(default="null", help_text="Canonical JSON text, redacted.")
     reason = models.CharField(max_length=500, blank=True)
     prev_mac = models.CharField(max_length=64)
     mac = models.CharField(max_length=64)
@@ -36,8 +44,19 @@ class AuditEvent(models.Model):
             models.Index(fields=["organization_id", "at"], name="audit_at"),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.org_seq} {self.action}"
+
+    @property
+    def before(self) -> Any:
+        """What the object was, as a JSON value."""
+        return json.loads(self.before_json)
+
+    @property
+    def after(self) -> Any:
+        """What the object became, as a JSON value."""
+        return json.loads(self.after_json)
 
 
 class AuditHead(models.Model):
@@ -47,5 +66,6 @@ class AuditHead(models.Model):
     org_seq = models.PositiveBigIntegerField(default=0)
     mac = models.CharField(max_length=64, blank=True)
 
+    @override
     def __str__(self) -> str:
         return f"{self.organization_id} @ {self.org_seq}"

@@ -1,20 +1,16 @@
 """Writing the audit log."""
 
-import hashlib
-import hmac
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 
+from controlplane.audit.chain import GENESIS, canonical, event_mac
 from controlplane.audit.models import AuditEvent, AuditHead
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.redaction import redact_json, redact_text
-
-GENESIS = "0" * 64
 
 
 def audit_record(
@@ -40,25 +36,24 @@ def audit_record(
     if not connection.in_atomic_block:
         raise RuntimeError("audit_record must run inside the transaction of the act it records")
     head = _lock_head(organization_id)
-    key_version = max(settings.AUDIT_KEYS)
     event = AuditEvent(
         organization_id=organization_id,
         org_seq=head.org_seq + 1,
         at=clock.now(),
         action=action,
-        actor=actor.principal,
-        actor_label=actor.label[:200],
-        credential_id=actor.credential_id or "",
+        actor=_text(actor.principal, 128),
+        actor_label=_text(actor.label, 200),
+        credential_id=_text(actor.credential_id or "", 64),
         channel=actor.channel.value,
-        address=actor.address or "",
+        address=_text(actor.address or "", 64),
         object_kind=object_kind,
-        object_id=object_id,
+        object_id=_text(object_id, 200),
         node_id=node_id,
-        before=redact_json(before),
-        after=redact_json(after),
-        reason=redact_text(reason)[:500],
+        before_json=canonical(redact_json(before)),
+        after_json=canonical(redact_json(after)),
+        reason=_text(redact_text(reason), 500),
         prev_mac=head.mac or GENESIS,
-        key_version=key_version,
+        key_version=max(settings.AUDIT_KEYS),
     )
     event.mac = event_mac(event)
     event.save(force_insert=True)
@@ -66,27 +61,16 @@ def audit_record(
     return event
 
 
-def event_mac(event: AuditEvent) -> str:
-    """Return the HMAC-SHA256 (hexadecimal) of an event's fields and its predecessor's MAC, under the event's key."""
-    key = settings.AUDIT_KEYS[event.key_version].encode()
-    fields = {
-        "id": str(event.id),
-        "organization": str(event.organization_id),
-        "seq": event.org_seq,
-        "at": clock.rfc3339(event.at),
-        "action": event.action,
-        "actor": [event.actor, event.actor_label, event.credential_id, event.channel, event.address],
-        "object": [event.object_kind, event.object_id, str(event.node_id or "")],
-        "before": event.before,
-        "after": event.after,
-        "reason": event.reason,
-        "prev": event.prev_mac,
-        "key": event.key_version,
-    }
-    return hmac.new(key, orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()
+def _text(value: str, length: int) -> str:
+    # PostgreSQL's text refuses NUL, and a lone surrogate has no UTF-8: neither may keep an act from being recorded.
+    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")[:length]
 
 
 def _lock_head(organization_id: UUID) -> AuditHead:
-    with transaction.atomic():
-        AuditHead.objects.get_or_create(pk=organization_id)
-    return AuditHead.objects.select_for_update().get(pk=organization_id)
+    heads = AuditHead.objects.select_for_update()
+    head = heads.filter(pk=organization_id).first()
+    if head is None:
+        # The organization's first event. Of two at once the second waits here for the first, then inserts nothing.
+        AuditHead.objects.bulk_create([AuditHead(organization_id=organization_id)], ignore_conflicts=True)
+        head = heads.get(pk=organization_id)
+    return head

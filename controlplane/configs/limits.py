@@ -1,8 +1,13 @@
-"""The limits of a run, read from the effective configuration's ``limits`` section."""
+"""What the runtimes read from an effective configuration, with the built-in defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
+
+from django.conf import settings
+from pydantic import ValidationError
+
+from controlplane.configs.sections import LimitsSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +22,28 @@ class Limits:
     concurrent_runs: int = 5
 
 
-def limits_for(effective: Mapping[str, Any]) -> Limits:
-    """Return the limits of an effective document; what it leaves out, or holds as null, has its default.
+def limits_for(document: Mapping[str, Any]) -> Limits:
+    """Return the limits of an effective document.
 
-    A value of the wrong type (the document was written before its schema) counts as left out.
+    What ``limits`` does not set, sets to ``null``, or sets to something no write accepts today (stored by an earlier
+    release) is the default: a run is never without bounds because of a stored value.
     """
-    section = effective.get("limits")
-    given = section if isinstance(section, Mapping) else {}
-    values = {
-        field.name: given[field.name]
-        for field in fields(Limits)
-        if isinstance(given.get(field.name), int | float) and not isinstance(given.get(field.name), bool)
-    }
-    return Limits(**values)
+    section = document.get("limits")
+    if not isinstance(section, Mapping):
+        return Limits()
+    valid = {name: value for name in Limits.__slots__ if (value := _valid(name, section.get(name))) is not None}
+    return Limits(**valid)
+
+
+def runtime_kind(document: Mapping[str, Any]) -> str:
+    """Return the name of the runtime that an effective document chooses, else the installation's default."""
+    section = document.get("runtime")
+    kind = section.get("kind") if isinstance(section, Mapping) else None
+    return kind if isinstance(kind, str) else settings.DEFAULT_RUNTIME
+
+
+def _valid(name: str, value: Any) -> Any:
+    try:
+        return getattr(LimitsSection.model_validate({name: value}), name)
+    except ValidationError:
+        return None

@@ -7,14 +7,27 @@ from controlplane.orgs.models import Node
 
 
 class ConfigDocument(models.Model):
-    """The overrides of one node. A node without a row has the empty document at version 0."""
+    """The overrides of one node. A node without a row, or with version 0, has the empty document.
+
+    The row is also what writers lock: their own for update, those of their ancestors for share.
+    """
 
     node = models.OneToOneField(Node, primary_key=True, on_delete=models.CASCADE, related_name="config")
     document = models.JSONField(default=dict)
     version = models.PositiveBigIntegerField(default=0, help_text="Gapless, from 1 at the first write.")
-    leaf_versions = models.JSONField(default=dict, help_text="JSON Pointer of each leaf → the version that last changed it.")
-    updated_at = models.DateTimeField()
-    updated_by = models.CharField(max_length=200)
+    revision = models.UUIDField(
+        null=True,
+        help_text="Id of the version's history row. Unlike the number, a rolled-back transaction never shared it.",
+    )
+    leaf_versions = models.JSONField(
+        default=dict, help_text="JSON Pointer of each leaf → the version that last changed it."
+    )
+    authors = models.JSONField(default=dict, help_text="Each version that leaf_versions names → its author and time.")
+    updated_at = models.DateTimeField(null=True)
+    updated_by = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        verbose_name = "document"
 
     def __str__(self) -> str:
         return f"{self.node_id} v{self.version}"
@@ -33,6 +46,7 @@ class ConfigVersion(models.Model):
     reason = models.CharField(max_length=500, blank=True)
 
     class Meta:
+        verbose_name = "version"
         ordering = ["node", "-version"]
         constraints = [models.UniqueConstraint(fields=["node", "version"], name="config_version_unique")]
 

@@ -62,23 +62,26 @@ def _too_deep(limit: int) -> MalformedRequest:
 
 def _check(value: Any, max_nesting: int) -> None:
     level = [value]
-    for _ in range(max_nesting + 1):
+    for enclosing in range(max_nesting + 1):
         children: list[Any] = []
         for item in level:
             if isinstance(item, str):
                 _check_text(item)
             elif isinstance(item, float) and not math.isfinite(item):
                 raise MalformedRequest("The body has a number out of range.", code="malformed_json")
-            elif isinstance(item, dict):
-                for key in item:
-                    _check_text(key)
-                children.extend(item.values())
-            elif isinstance(item, list):
-                children.extend(item)
-        if not children:
-            return
+            elif isinstance(item, dict | list):
+                if enclosing == max_nesting:
+                    raise _too_deep(max_nesting)
+                children.extend(_children(item))
         level = children
-    raise _too_deep(max_nesting)
+
+
+def _children(container: dict[str, Any] | list[Any]) -> list[Any]:
+    if isinstance(container, list):
+        return container
+    for key in container:
+        _check_text(key)
+    return list(container.values())
 
 
 def _check_text(text: str) -> None:

@@ -1,3 +1,5 @@
+from uuid import UUID
+
 from django.apps import AppConfig
 
 
@@ -5,3 +7,16 @@ class InvestigationsConfig(AppConfig):
     name = "controlplane.investigations"
     verbose_name = "Investigations"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from controlplane.orgs.guards import register_deletion_guard
+
+        register_deletion_guard(_runs_obstacle)
+
+
+def _runs_obstacle(node_id: UUID) -> str | None:
+    """Say why a node with investigations stays: the log of what was found there must not go with it."""
+    from controlplane.investigations.models import Thread
+
+    count = Thread.objects.filter(node_id=node_id).count()
+    return f"it has {count} investigation{'s' if count != 1 else ''}" if count else None

@@ -3,6 +3,7 @@
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
+from typing_extensions import override
 
 from controlplane.core.ids import new_id
 
@@ -31,6 +32,7 @@ class Organization(models.Model):
     class Meta:
         ordering = ["slug"]
 
+    @override
     def __str__(self) -> str:
         return self.slug
 
@@ -60,6 +62,7 @@ class Node(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return self.slug
 
@@ -81,5 +84,6 @@ class NodeAncestor(models.Model):
         ]
         indexes = [models.Index(fields=["ancestor", "depth"], name="node_ancestor_down")]
 
+    @override
     def __str__(self) -> str:
         return f"{self.ancestor_id} > {self.descendant_id} ({self.depth})"

@@ -205,8 +205,9 @@ EVENT_DATA: Final[dict[EventType, type[BaseModel]]] = {
 #: What a runtime may emit; the rest belongs to the log's own services.
 RUNTIME_EVENTS: Final[frozenset[EventType]] = frozenset(
     {
-        EventType.THOUGHT, EventType.TOOL_START, EventType.TOOL_END, EventType.TASK_STARTED, EventType.TASK_NOTIFICATION,
-        EventType.BACKGROUND_WAITING, EventType.QUESTION, EventType.APPROVAL, EventType.RESULT, EventType.ERROR,
+        EventType.THOUGHT, EventType.TOOL_START, EventType.TOOL_END, EventType.TASK_STARTED,
+        EventType.TASK_NOTIFICATION, EventType.BACKGROUND_WAITING, EventType.QUESTION, EventType.APPROVAL,
+        EventType.RESULT, EventType.ERROR,
     }
 )  # fmt: skip
 

@@ -36,8 +36,8 @@ class TimeRange(Frozen):
 class Observation(Frozen):
     """One thing a tool saw, citable by ``id`` (``{tool_use_id}.{n}``, minted by the toolbox).
 
-    ``source`` is where it was read (``aws_cloudwatch_metrics``), ``object`` what it is about (a service, pod, database),
-    ``value`` its measured content as JSON, ``quote`` the words a person reads beside the citation.
+    ``source`` is where it was read (``aws_cloudwatch_metrics``), ``object`` what it is about (a service, pod,
+    database), ``value`` its measured content as JSON, ``quote`` the words a person reads beside the citation.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """The interface between a run and the agent that does the work.
 
-A runtime is handed a :class:`TurnContext` and yields :class:`RuntimeEvent`\\ s; it never sees the database, the event log
-or the people. Control (messages, answers, interrupts) arrives through the context.
+A runtime is handed a :class:`TurnContext` and yields :class:`RuntimeEvent`\\ s; it never sees the database, the event
+log or the people. Control (messages, answers, interrupts) arrives through the context.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -76,9 +76,9 @@ class TurnControl(Protocol):
 class TurnContext:
     """Everything a runtime may know of one turn.
 
-    ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims of
-    this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as plain
-    ``(type, data)`` pairs in order.
+    ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims
+    of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
+    plain ``(type, data)`` pairs in order.
     """
 
     run_id: UUID

@@ -10,7 +10,7 @@ from controlplane.runtimes.evidence import Frozen
 
 
 class Category(StrEnum):
-    """Kinds of root cause; ``healthy`` means a false alarm or a recovered system, ``unknown`` that nothing explains it."""
+    """Kinds of root cause; ``healthy`` is a false alarm or a recovered system, ``unknown`` that nothing explains it."""
 
     CONFIGURATION_ERROR = "configuration_error"
     CODE_DEFECT = "code_defect"

@@ -7,36 +7,34 @@ Two modes: ``local`` (the default: one machine, one process, secrets made once i
 from pathlib import Path
 from typing import Any
 
-import environ
+from django.templatetags.static import static
 
 from controlplane.settings.database import database_settings
+from controlplane.settings.environment import Environment, load_env_file, require_directory
 from controlplane.settings.local_secrets import LocalSecrets
 from controlplane.settings.logging import configure_logging, logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
-env = environ.Env(interpolate=False)
-if (BASE_DIR / ".env").is_file():
-    env.read_env(str(BASE_DIR / ".env"))
+load_env_file(BASE_DIR / ".env")
+env = Environment()
 
 # ---- mode and data -------------------------------------------------------------------------------------------------
-OPENSRE_MODE: str = env.str("OPENSRE_MODE", default="local")
+OPENSRE_MODE: str = env.choice("OPENSRE_MODE", ("local", "production"), default="local")
 PRODUCTION: bool = OPENSRE_MODE != "local"
 DATA_DIR: Path = Path(env.str("OPENSRE_DATA_DIR", default=str(BASE_DIR / "var"))).resolve()
+if not PRODUCTION:
+    # Local mode serves static files from their sources; the folder of collected ones is looked for all the same.
+    require_directory("OPENSRE_DATA_DIR", DATA_DIR / "static")
 DEBUG: bool = env.bool("DEBUG", default=False)
 
 # ---- secrets -------------------------------------------------------------------------------------------------------
 _local = LocalSecrets(DATA_DIR, enabled=not PRODUCTION)
 SECRET_KEY: str = env.str("SECRET_KEY", default="") or _local.get("SECRET_KEY")
 #: Numbered peppers of access tokens, ``{"1": "…", "2": "…"}``; the highest number signs new tokens, all verify.
-TOKEN_PEPPERS: dict[int, str] = {
-    int(number): pepper
-    for number, pepper in (env.json("TOKEN_PEPPERS", default={}) or {"1": _local.get("TOKEN_PEPPER")}).items()
-}
+TOKEN_PEPPERS: dict[int, str] = env.numbered_keys("TOKEN_PEPPERS", default=_local.get("TOKEN_PEPPER"))
 #: Numbered keys of the audit chain, same form.
-AUDIT_KEYS: dict[int, str] = {
-    int(number): key for number, key in (env.json("AUDIT_KEYS", default={}) or {"1": _local.get("AUDIT_KEY")}).items()
-}
+AUDIT_KEYS: dict[int, str] = env.numbered_keys("AUDIT_KEYS", default=_local.get("AUDIT_KEY"))
 
 # ---- applications --------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -51,6 +49,7 @@ INSTALLED_APPS = [
     "django_tasks",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "csp",
     "controlplane.core",
     "controlplane.audit",
@@ -66,14 +65,15 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "controlplane.core.middleware.RequestContextMiddleware",
+    "controlplane.core.middleware.ProblemMiddleware",  # outside the others: it also answers for errors in them
     "csp.middleware.CSPMiddleware",
+    "web.admin_csp.AdminContentSecurityPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "controlplane.core.middleware.ProblemMiddleware",
 ]
 
 ROOT_URLCONF = "controlplane.urls"
@@ -110,12 +110,18 @@ LOGIN_REDIRECT_URL = "/app/"
 LOGOUT_REDIRECT_URL = "/login/"
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------
-ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=[] if PRODUCTION else ["127.0.0.1", "localhost", "[::1]"])
+#: Where ``manage.py dev`` serves.
+DEV_HOST: str = env.str("HOST", default="127.0.0.1")
+DEV_PORT: int = env.int("PORT", default=8000)
+ALLOWED_HOSTS: list[str] = env.list(
+    "ALLOWED_HOSTS", default=[] if PRODUCTION else ["127.0.0.1", "localhost", "[::1]", DEV_HOST]
+)
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_NAME = "opensre_session"
 CSRF_COOKIE_NAME = "opensre_csrf"
+CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000 if PRODUCTION else 0)
@@ -162,6 +168,19 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
 
+# ---- the operators' admin --------------------------------------------------------------------------------------------
+UNFOLD = {
+    "SITE_TITLE": "OpenSRE administration",
+    "SITE_HEADER": "OpenSRE",
+    "SITE_SUBHEADER": "Administration",
+    "SITE_ICON": lambda request: static("web/img/logo.svg"),
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("web/img/logo.svg")},
+    ],
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+}
+
 # ---- REST ----------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -199,7 +218,7 @@ STREAM_LIFETIME_SECONDS: float = env.float("STREAM_LIFETIME_SECONDS", default=78
 METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")
 
 # ---- logs ----------------------------------------------------------------------------------------------------------
-LOG_LEVEL: str = env.str("LOG_LEVEL", default="INFO")
-LOG_FORMAT: str = env.str("LOG_FORMAT", default="json" if PRODUCTION else "console")
+LOG_LEVEL: str = env.choice("LOG_LEVEL", ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), default="INFO")
+LOG_FORMAT: str = env.choice("LOG_FORMAT", ("json", "console"), default="json" if PRODUCTION else "console")
 LOGGING = logging_settings(LOG_LEVEL, LOG_FORMAT)
-configure_logging(LOG_FORMAT)
+configure_logging()

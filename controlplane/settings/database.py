@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 #: Pragmas of every SQLite connection. WAL lets readers go on while one writer commits; NORMAL is durable against a
 #: killed process (not against a power cut of the last commits). Source: https://www.sqlite.org/pragma.html
@@ -25,8 +26,11 @@ def sqlite_settings(path: str | Path) -> dict[str, Any]:
 
 
 def postgres_settings(url: str) -> dict[str, Any]:
-    """Return the setting of a ``postgres://user:password@host:port/name`` URL with a pool of connections per process."""
-    settings: dict[str, Any] = dict(environ.Env.db_url_config(url))
+    """Return the setting of a ``postgres://user:password@host:port/name`` URL, with a pool of connections."""
+    try:
+        settings: dict[str, Any] = dict(environ.Env.db_url_config(url))
+    except ValueError:
+        raise ImproperlyConfigured("DATABASE_URL must have the form postgres://user:password@host:port/name.") from None
     options = dict(settings.get("OPTIONS") or {})
     options.setdefault("pool", {"min_size": 1, "max_size": 12, "timeout": 10})
     options.setdefault("connect_timeout", 5)
@@ -39,7 +43,7 @@ def database_settings(url: str, data_dir: Path) -> dict[str, Any]:
     """Return Django's database setting for ``url``; an empty one means the embedded SQLite file in ``data_dir``.
 
     Raises:
-        ValueError: for any other engine; the message names the variable and never shows the URL.
+        ImproperlyConfigured: for any other engine or form; it names the variable and never shows the URL.
     """
     if not url:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -49,4 +53,4 @@ def database_settings(url: str, data_dir: Path) -> dict[str, Any]:
         return postgres_settings(url)
     if scheme == "sqlite":
         return sqlite_settings(url.removeprefix("sqlite:///"))
-    raise ValueError("DATABASE_URL must begin with postgres:// or sqlite:///")
+    raise ImproperlyConfigured("DATABASE_URL must begin with postgres:// or sqlite:///.")

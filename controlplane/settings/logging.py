@@ -26,8 +26,8 @@ def _renderers(log_format: str) -> list[Any]:
     return [structlog.processors.format_exc_info, _redact, structlog.dev.ConsoleRenderer(colors=False)]
 
 
-def configure_logging(log_format: str) -> None:
-    """Configure structlog for the process; ``log_format`` is ``json`` or ``console``."""
+def configure_logging() -> None:
+    """Configure structlog for the process; what a line looks like is decided by :func:`logging_settings`."""
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -54,5 +54,7 @@ def logging_settings(level: str, log_format: str) -> dict[str, Any]:
             "uvicorn.access": {"level": "WARNING", "propagate": True, "handlers": []},
             "uvicorn.error": {"level": "INFO", "propagate": True, "handlers": []},
             "django.server": {"level": "INFO", "propagate": True, "handlers": []},
+            # its warnings are 4xx answers with their path, which our own ``http.request`` line has without the path
+            "django.request": {"level": "ERROR", "propagate": True, "handlers": []},
         },
     }

@@ -1,0 +1,53 @@
+# OpenSRE control plane. `make help` lists the targets.
+# Needs make, a POSIX shell and Python 3.11 to 3.14. Variables pass through the environment or the command line:
+#   PYTHON           the interpreter to build .venv with (default: the first suitable one on PATH)
+#   HOST, PORT       where `make dev` serves (default 127.0.0.1 and 8000)
+#   OPENSRE_DATA_DIR the database and files of `make dev` (default ./var)
+#   ARGS             more arguments for pytest in `make test`, for the benchmark in `make bench`
+.POSIX:
+.PHONY: help setup dev test lint bench clean
+
+VENV = .venv
+RUN = $(VENV)/bin/python
+PIP = $(RUN) -m pip --disable-pip-version-check --quiet --no-input
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.installed-dev ## install everything, development tools included, and prepare the database
+	@$(RUN) manage.py migrate --verbosity 0
+
+dev: $(VENV)/.installed ## set up and run everything on http://127.0.0.1:8000 (HOST, PORT, OPENSRE_DATA_DIR)
+	@$(RUN) manage.py dev
+
+test: $(VENV)/.installed-dev ## run every test: SQLite, PostgreSQL where it answers, browser where there is one
+	@$(RUN) -m tests.run $(ARGS)
+
+lint: $(VENV)/.installed-dev ## check style, types, layers, migrations and settings
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py makemigrations --check --dry-run
+	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py check
+
+bench: $(VENV)/.installed-dev ## measure the event stream
+	@$(RUN) manage.py bench stream $(ARGS)
+
+clean: ## remove .venv and caches; the data in ./var stays
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A requirements file newer than its stamp is installed again; nothing else is looked up, so a second start is fast.
+$(VENV)/.installed: requirements.txt $(RUN)
+	@echo "Installing what the control plane runs on ..."
+	@$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	@echo "Installing the development tools ..."
+	@$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+$(RUN):
+	@sh scripts/make-venv.sh $(VENV)

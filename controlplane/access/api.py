@@ -1,0 +1,212 @@
+"""REST of access: ``/me``, and the tokens and members of a node."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.access.models import AccessToken, Membership, TokenKind
+from controlplane.access.selectors import (
+    identity_of,
+    membership_get,
+    memberships_of_node,
+    person_of,
+    token_get,
+    tokens_of_node,
+    user_for_grant,
+)
+from controlplane.access.services import membership_grant, membership_revoke, token_create, token_revoke
+from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of
+from controlplane.core.clock import rfc3339
+from controlplane.core.pagination import page_of
+from controlplane.core.permissions import Action
+from controlplane.orgs.selectors import node_get
+
+_PAGE = [OpenApiParameter("cursor", str), OpenApiParameter("limit", int)]
+#: An answer that holds a secret is stored nowhere on its way (RFC 9111, section 5.2.2.5).
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class RoleOutput(serializers.Serializer[Any]):
+    node = serializers.CharField()
+    role = serializers.CharField()
+
+
+class MeOutput(serializers.Serializer[Any]):
+    kind = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]  # the metaclass takes it out
+    organization = serializers.CharField(allow_null=True)
+    node = serializers.CharField(allow_null=True)
+    roles = RoleOutput(many=True)
+    scopes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+
+
+class MeView(APIView):
+    """Who the caller is."""
+
+    @extend_schema(operation_id="me", responses=MeOutput)
+    def get(self, request: Request) -> Response:
+        actor = actor_of(request)
+        identity = identity_of(actor)
+        return Response(
+            {
+                "kind": actor.kind.value,
+                "label": actor.label,
+                "organization": identity.organization,
+                "node": identity.node,
+                "roles": [{"node": node, "role": role} for node, role in identity.roles],
+                "scopes": None if actor.scopes is None else sorted(actor.scopes),
+            }
+        )
+
+
+class TokenInput(StrictSerializer):
+    kind = TextField(required=False, help_text="team (the default), admin or user: a personal token of the caller")
+    name = TextField()
+    scopes = serializers.ListField(child=TextField(), required=False, allow_empty=False, max_length=50)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+
+class TokenOutput(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    node = serializers.CharField()
+    person = serializers.CharField(allow_null=True)
+    scopes = serializers.ListField(child=serializers.CharField())
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    revoked_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class IssuedTokenOutput(TokenOutput):
+    token = serializers.CharField(help_text="shown in this answer only")
+
+
+class TokenPageOutput(serializers.Serializer[Any]):
+    results = TokenOutput(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class TokenListView(APIView):
+    """The tokens of a node. Their secrets are nowhere but in the answer that issued them."""
+
+    @extend_schema(operation_id="token_list", parameters=_PAGE, responses=TokenPageOutput)
+    def get(self, request: Request, org: str, node: str) -> Response:
+        tokens = tokens_of_node(actor=actor_of(request), organization_slug=org, node_slug=node)
+        page = page_of(tokens, ordering=["-created_at", "-id"], params=request.query_params)
+        return Response(page.as_dict([_represent_token(token) for token in page.results]))
+
+    @extend_schema(operation_id="token_create", request=TokenInput, responses={201: IssuedTokenOutput})
+    def post(self, request: Request, org: str, node: str) -> Response:
+        actor = actor_of(request)
+        found = node_get(actor=actor, organization_slug=org, node_slug=node)
+        body = body_of(TokenInput, request.data)
+        kind = body.pop("kind", TokenKind.TEAM.value)
+        user = person_of(actor) if kind == TokenKind.USER else None
+        issued = token_create(
+            actor=actor,
+            kind=kind,
+            node=found,
+            name=body["name"],
+            scopes=body.get("scopes"),
+            expires_at=body.get("expires_at"),
+            user=user,
+        )
+        answer = _represent_token(issued.token) | {"token": issued.plaintext}
+        return Response(answer, status=status.HTTP_201_CREATED, headers=_NO_STORE)
+
+
+class TokenView(APIView):
+    """One token of a node."""
+
+    @extend_schema(operation_id="token_revoke", responses={204: None})
+    def delete(self, request: Request, org: str, node: str, public_id: str) -> Response:
+        actor = actor_of(request)
+        token_revoke(
+            actor=actor, token=token_get(actor=actor, organization_slug=org, node_slug=node, public_id=public_id)
+        )
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class MemberInput(StrictSerializer):
+    username = TextField()
+    role = TextField()
+
+
+class MemberOutput(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    username = serializers.CharField()
+    name = serializers.CharField()
+    role = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # as above
+    node = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class MemberPageOutput(serializers.Serializer[Any]):
+    results = MemberOutput(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class MemberListView(APIView):
+    """The roles granted on a node."""
+
+    @extend_schema(operation_id="member_list", parameters=_PAGE, responses=MemberPageOutput)
+    def get(self, request: Request, org: str, node: str) -> Response:
+        memberships = memberships_of_node(actor=actor_of(request), organization_slug=org, node_slug=node)
+        page = page_of(memberships, ordering=["id"], params=request.query_params)
+        return Response(page.as_dict([_represent_membership(membership) for membership in page.results]))
+
+    @extend_schema(operation_id="member_grant", request=MemberInput, responses={201: MemberOutput})
+    def post(self, request: Request, org: str, node: str) -> Response:
+        actor = actor_of(request)
+        found = node_get(actor=actor, organization_slug=org, node_slug=node, action=Action.MEMBER_WRITE)
+        body = body_of(MemberInput, request.data)
+        user = user_for_grant(actor=actor, node=found, username=body["username"])
+        membership = membership_grant(actor=actor, user=user, node=found, role=body["role"])
+        return Response(_represent_membership(membership), status=status.HTTP_201_CREATED)
+
+
+class MemberView(APIView):
+    """One role granted on a node."""
+
+    @extend_schema(operation_id="member_revoke", responses={204: None})
+    def delete(self, request: Request, org: str, node: str, membership_id: int) -> Response:
+        actor = actor_of(request)
+        membership = membership_get(actor=actor, organization_slug=org, node_slug=node, membership_id=membership_id)
+        membership_revoke(actor=actor, membership=membership)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _represent_token(token: AccessToken) -> dict[str, Any]:
+    return {
+        "id": token.public_id,
+        "kind": str(token.kind),
+        "name": token.name,
+        "node": token.node.slug,
+        "person": token.user.username if token.user else None,
+        "scopes": token.scopes,
+        "created_by": token.created_by,
+        "created_at": rfc3339(token.created_at),
+        "expires_at": rfc3339(token.expires_at) if token.expires_at else None,
+        "revoked_at": rfc3339(token.revoked_at) if token.revoked_at else None,
+        "last_used_at": rfc3339(token.last_used_at) if token.last_used_at else None,
+    }
+
+
+def _represent_membership(membership: Membership) -> dict[str, Any]:
+    return {
+        "id": membership.pk,
+        "username": membership.user.username,
+        "name": membership.user.display_name,
+        "role": membership.role,
+        "source": str(membership.source),
+        "node": membership.node.slug,
+        "created_at": rfc3339(membership.created_at),
+    }

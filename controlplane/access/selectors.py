@@ -1,0 +1,110 @@
+"""Reading people, roles and credentials, restricted to what the actor may see."""
+
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from controlplane.access.models import AccessToken, Membership, TokenKind, User
+from controlplane.core.actor import Actor
+from controlplane.core.errors import NotFound, PermissionDenied, invalid
+from controlplane.core.permissions import Action
+from controlplane.orgs.models import Node
+from controlplane.orgs.selectors import node_get, node_require, organization_of
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an actor is, in slugs. ``node`` is that of a team or admin token; ``roles`` are ``(node, role)``."""
+
+    organization: str | None
+    node: str | None
+    roles: tuple[tuple[str, str], ...]
+
+
+def identity_of(actor: Actor) -> Identity:
+    """Return who ``actor`` is. Two queries at most."""
+    organization = organization_of(actor)
+    ids = {grant.node_id for grant in actor.grants} | ({actor.token_node_id} if actor.token_node_id else set())
+    slugs = dict(Node.objects.filter(pk__in=ids).values_list("pk", "slug")) if ids else {}
+    roles = sorted((slugs[grant.node_id], grant.role.value) for grant in actor.grants if grant.node_id in slugs)
+    return Identity(
+        organization=organization.slug if organization else None,
+        node=slugs.get(actor.token_node_id) if actor.token_node_id else None,
+        roles=tuple(roles),
+    )
+
+
+def person_of(actor: Actor) -> User | None:
+    """Return the person behind ``actor``, if any."""
+    return None if actor.user_id is None else User.objects.filter(pk=actor.user_id).first()
+
+
+def tokens_of_node(*, actor: Actor, organization_slug: str, node_slug: str) -> QuerySet[AccessToken]:
+    """Return the tokens of a node, all for those who may read tokens there, else the person's own personal ones.
+
+    Raises:
+        NotFound: the actor does not see the node.
+        PermissionDenied: it sees the node, may not read its tokens, and is no person.
+    """
+    try:
+        node = node_get(actor=actor, organization_slug=organization_slug, node_slug=node_slug, action=Action.TOKEN_READ)
+    except PermissionDenied:
+        if actor.user_id is None:
+            raise
+        node = node_get(actor=actor, organization_slug=organization_slug, node_slug=node_slug)
+        return _listed(node).filter(kind=TokenKind.USER, user_id=actor.user_id)
+    return _listed(node)
+
+
+def token_get(*, actor: Actor, organization_slug: str, node_slug: str, public_id: str) -> AccessToken:
+    """Return one of :func:`tokens_of_node`.
+
+    Raises:
+        NotFound, PermissionDenied: as there; ``NotFound`` also for a token of another node.
+    """
+    tokens = tokens_of_node(actor=actor, organization_slug=organization_slug, node_slug=node_slug)
+    token = tokens.filter(public_id=public_id).first()
+    if token is None:
+        raise NotFound
+    return token
+
+
+def memberships_of_node(*, actor: Actor, organization_slug: str, node_slug: str) -> QuerySet[Membership]:
+    """Return the roles granted on the node itself, those inherited from above left out.
+
+    Raises:
+        NotFound, PermissionDenied: the actor does not see the node, or may not read its members.
+    """
+    node = node_get(actor=actor, organization_slug=organization_slug, node_slug=node_slug, action=Action.MEMBER_READ)
+    return Membership.objects.filter(node=node).select_related("user", "node")
+
+
+def membership_get(*, actor: Actor, organization_slug: str, node_slug: str, membership_id: int) -> Membership:
+    """Return one of :func:`memberships_of_node`.
+
+    Raises:
+        NotFound, PermissionDenied: as there; ``NotFound`` also for a role on another node.
+    """
+    memberships = memberships_of_node(actor=actor, organization_slug=organization_slug, node_slug=node_slug)
+    membership = memberships.filter(pk=membership_id).first()
+    if membership is None:
+        raise NotFound
+    return membership
+
+
+def user_for_grant(*, actor: Actor, node: Node, username: str) -> User:
+    """Return a person of the node's organization, to give a role to.
+
+    Raises:
+        NotFound, PermissionDenied: the actor may not write members there.
+        InvalidInput: ``unknown_user``, also for a person of another organization.
+    """
+    node_require(actor=actor, action=Action.MEMBER_WRITE, node=node)
+    user = User.objects.filter(organization_id=node.organization_id, username=username).first()
+    if user is None:
+        raise invalid("/username", "unknown_user", "There is no such person in this organization.")
+    return user
+
+
+def _listed(node: Node) -> QuerySet[AccessToken]:
+    return AccessToken.objects.filter(node=node).select_related("node", "user")

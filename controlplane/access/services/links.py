@@ -1,0 +1,82 @@
+"""One-time sign-in links."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+
+from controlplane.access import tokens
+from controlplane.access.models import SignInLink, User
+from controlplane.access.services.people import audit_user
+from controlplane.core import clock
+from controlplane.core.actor import Actor, ActorKind, Channel
+from controlplane.core.errors import NotAuthenticated, invalid
+
+LINK_LIFETIME: Final = timedelta(minutes=15)
+
+
+@transaction.atomic
+def sign_in_link_create(*, user: User) -> str:
+    """Return the secret of a link that signs ``user`` in once within 15 minutes. Only the installation calls this.
+
+    Raises:
+        InvalidInput: ``no_link``: an operator or a deactivated person signs in by password or not at all.
+    """
+    if user.organization_id is None or not user.is_active:
+        raise invalid("", "no_link", "Only active members of an organization get sign-in links.")
+    secret = tokens.random_text(tokens.SECRET_LENGTH)
+    version = tokens.current_pepper()
+    now = clock.now()
+    SignInLink.objects.create(
+        user=user, digest=_link_digest(secret, version), pepper_version=version, expires_at=now + LINK_LIFETIME
+    )
+    installation = Actor(
+        ActorKind.SYSTEM, "system:installation", "installation", user.organization_id, channel=Channel.CLI
+    )
+    audit_user(installation, "sign_in_link.create", user)
+    return secret
+
+
+@transaction.atomic
+def sign_in_link_redeem(*, secret: str, address: str | None = None) -> User:
+    """Use up a sign-in link and return whom it signs in. One conditional UPDATE: of two at once one succeeds.
+
+    Raises:
+        NotAuthenticated: ``link_invalid`` for an unknown, used or expired link alike.
+    """
+    now = clock.now()
+    link = _links(secret)
+    if not _working(link, now).update(used_at=now):
+        raise NotAuthenticated("This sign-in link is not valid, or has been used already.", code="link_invalid")
+    user = link.select_related("user__organization").get().user
+    person = Actor(
+        ActorKind.USER,
+        f"user:{user.pk}",
+        user.display_name,
+        user.organization_id,
+        user.pk,
+        channel=Channel.WEB,
+        address=address,
+    )
+    audit_user(person, "sign_in_link.redeem", user)
+    return user
+
+
+def sign_in_link_person(*, secret: str) -> User | None:
+    """Return whom a link would sign in, ``None`` for an unknown, used or expired one alike. The link stays unused."""
+    link = _working(_links(secret), clock.now()).select_related("user").first()
+    return None if link is None else link.user
+
+
+def _links(secret: str) -> QuerySet[SignInLink]:
+    return SignInLink.objects.filter(digest__in=[_link_digest(secret, version) for version in settings.TOKEN_PEPPERS])
+
+
+def _working(links: QuerySet[SignInLink], now: datetime) -> QuerySet[SignInLink]:
+    return links.filter(used_at__isnull=True, expires_at__gt=now, user__is_active=True)
+
+
+def _link_digest(secret: str, pepper_version: int) -> str:
+    return tokens.peppered(f"link:{secret}", pepper_version)

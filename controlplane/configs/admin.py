@@ -1,0 +1,53 @@
+"""The operators' view of configuration: to look at, never to change; every write goes through the services."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
+from typing_extensions import override
+from unfold.admin import ModelAdmin
+
+from controlplane.configs.models import ConfigDocument, ConfigVersion
+
+
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold ships no types
+    """Lists and shows; adds, changes and deletes nothing."""
+
+    @override
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    @override
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(ConfigDocument)
+class ConfigDocumentAdmin(ReadOnlyAdmin):
+    list_display = ["node", "organization", "version", "updated_at", "updated_by"]
+    list_select_related = ["node__organization"]
+    list_filter = ["node__organization", "node__kind"]
+    search_fields = ["node__slug", "node__name"]
+    ordering = ["node__organization__slug", "node__slug"]
+
+    @admin.display(ordering="node__organization__slug")
+    def organization(self, document: ConfigDocument) -> Any:
+        return document.node.organization
+
+
+@admin.register(ConfigVersion)
+class ConfigVersionAdmin(ReadOnlyAdmin):
+    list_display = ["node", "organization", "version", "at", "by", "reason"]
+    list_select_related = ["node__organization"]
+    list_filter = ["node__organization", "at"]
+    search_fields = ["node__slug", "by", "reason"]
+    ordering = ["-at"]
+
+    @admin.display(ordering="node__organization__slug")
+    def organization(self, version: ConfigVersion) -> Any:
+        return version.node.organization

@@ -1,0 +1,102 @@
+"""The JSON forms of what the selectors and services of configuration return."""
+
+from datetime import datetime
+from typing import Any
+
+from rest_framework.response import Response
+
+from controlplane.configs.merge import Shadowed, Source
+from controlplane.configs.models import ConfigVersion
+from controlplane.configs.pointers import MISSING, Document, Tokens, encode, get
+from controlplane.configs.selectors import Effective, Link, StoredDocument, VersionDetail
+from controlplane.configs.services import WriteResult
+from controlplane.core.clock import rfc3339
+from controlplane.core.errors import NotFound
+
+
+def document(stored: StoredDocument) -> dict[str, Any]:
+    """Return a node's document with its version, time and author; both are ``null`` at version 0."""
+    return {
+        "document": stored.document,
+        "version": stored.version,
+        "leaf_versions": stored.leaf_versions,
+        "updated_at": rfc3339(stored.updated_at) if stored.updated_at else None,
+        "updated_by": stored.updated_by or None,
+    }
+
+
+def written(result: WriteResult) -> Response:
+    """Return the answer of a write. Its ETag is that of the stored document, so of a dry run the one still valid."""
+    answer = document(result.stored) | {
+        "changed": result.changed,
+        "diff": result.operations,
+        "warnings": [warning.as_dict() for warning in result.warnings],
+        "dry_run": result.dry_run,
+    }
+    if result.impact is not None:
+        answer["affected"] = result.impact.as_dict()
+    return Response(answer, headers={"ETag": result.stored.etag})
+
+
+def effective(found: Effective, tokens: Tokens, *, provenance: bool) -> dict[str, Any]:
+    """Return an effective configuration or its part at ``tokens``, with the sources of that part.
+
+    Raises:
+        NotFound: ``pointer_not_found``.
+    """
+    value = get(found.document, tokens)
+    if value is MISSING:
+        raise NotFound("The effective configuration has nothing at this pointer.", code="pointer_not_found")
+    answer: dict[str, Any] = {"effective": value, "version": found.version}
+    if provenance:
+        at = encode(tokens)
+        inside = {pointer: source for pointer, source in found.sources.items() if _concerns(pointer, at)}
+        answer["sources"] = {pointer: _source(source) for pointer, source in sorted(inside.items())}
+    return answer
+
+
+def version_summary(row: ConfigVersion | VersionDetail) -> dict[str, Any]:
+    """Return what a list of versions says of one."""
+    return {"version": row.version, "at": rfc3339(row.at), "by": row.by, "reason": row.reason}
+
+
+def version(detail: VersionDetail) -> dict[str, Any]:
+    """Return one version with its document and its difference to the one before."""
+    return version_summary(detail) | {"document": detail.document, "diff": detail.operations}
+
+
+def own_effective(found: Effective, computed_at: datetime) -> dict[str, Any]:
+    """Return an effective configuration in OpenSRE's form; nodes are named by slug."""
+    return {
+        "node_id": found.lineage[-1].node,
+        "effective_config": found.document,
+        "computed_at": rfc3339(computed_at),
+        "hierarchy": [link.node for link in found.lineage],
+    }
+
+
+def own_raw(chain: list[tuple[Link, Document]]) -> dict[str, Any]:
+    """Return the documents of a chain in OpenSRE's form; nodes are named by slug, root first."""
+    return {"lineage": [link.node for link, _ in chain], "configs": {link.node: document for link, document in chain}}
+
+
+def _concerns(leaf: str, pointer: str) -> bool:
+    """Whether a leaf is at or below ``pointer``, or is the list that ``pointer`` enters."""
+    return leaf == pointer or leaf.startswith(f"{pointer}/") or pointer.startswith(f"{leaf}/")
+
+
+def _source(source: Source) -> dict[str, Any]:
+    answer = _origin(source)
+    if source.shadowed:
+        answer["shadowed"] = [_origin(hidden) | {"value": hidden.value} for hidden in source.shadowed]
+    return answer
+
+
+def _origin(origin: Source | Shadowed) -> dict[str, Any]:
+    return {
+        "node": origin.node,
+        "version": origin.version,
+        "by": origin.by,
+        "at": rfc3339(origin.at),
+        "level": origin.level,
+    }

@@ -1,0 +1,216 @@
+"""REST views of configuration: they read the request, call a selector or a service, and shape the answer."""
+
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from typing_extensions import override
+
+from controlplane.configs import answers, schemas, selectors, services
+from controlplane.configs.requests import body_any, flag, is_merge_patch, not_modified, pointer_of, query, validators
+from controlplane.configs.sections import DocumentSchema
+from controlplane.core import clock
+from controlplane.core.api import actor_of, body_of
+from controlplane.core.errors import PermissionDenied
+from controlplane.core.pagination import page_of
+from controlplane.core.permissions import Action
+from controlplane.core.rest import MergePatchParser, StrictJSONParser
+from controlplane.orgs.models import Node
+from controlplane.orgs.selectors import node_get
+
+DRY_RUN = OpenApiParameter("dry_run", bool, description="Answer what would change; write nothing.")
+REASON = OpenApiParameter("reason", str, description="One line for the history, at most 500 characters.")
+IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="Write only at this version.")
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="Answer 304 at this version."
+)
+
+
+class NodeConfigView(APIView):
+    """A view of the configuration of the node that the slugs ``org`` and ``node`` of the path name."""
+
+    def node(self, action: Action) -> Node:
+        """Return the node, if the caller may do ``action`` there."""
+        org, node = self.kwargs["org"], self.kwargs["node"]
+        return node_get(actor=actor_of(self.request), organization_slug=org, node_slug=node, action=action)
+
+    def write_options(self, *parameters: str) -> dict[str, Any]:
+        """Return what every write takes from caller, path, query and headers."""
+        params = query(self.request, "dry_run", *parameters)
+        return {
+            "actor": actor_of(self.request),
+            "node": self.node(Action.CONFIG_WRITE),
+            "dry_run": flag(params, "dry_run"),
+            "if_match": self.request.headers.get("If-Match"),
+        }
+
+
+class DocumentView(NodeConfigView):
+    """The node's own document: its overrides."""
+
+    @override
+    def get_parsers(self) -> list[BaseParser]:
+        patches = getattr(self.request, "method", None) == "PATCH"
+        return [StrictJSONParser(), MergePatchParser()] if patches else [StrictJSONParser()]
+
+    @extend_schema(operation_id="config_read", parameters=[IF_NONE_MATCH], responses=schemas.DocumentAnswer)
+    def get(self, request: Request, **_slugs: str) -> HttpResponseBase:
+        query(request)
+        stored = selectors.config_document(actor=actor_of(request), node=self.node(Action.CONFIG_READ))
+        return not_modified(request, stored.etag) or Response(answers.document(stored), headers=validators(stored.etag))
+
+    @extend_schema(
+        operation_id="config_replace",
+        request=dict[str, Any],
+        parameters=[DRY_RUN, REASON, IF_MATCH],
+        responses=schemas.WriteAnswer,
+    )
+    def put(self, request: Request, **_slugs: str) -> Response:
+        options = self.write_options("reason")
+        reason = request.query_params.get("reason", "")
+        return answers.written(services.config_replace(document=body_any(request), reason=reason, **options))
+
+    @extend_schema(
+        operation_id="config_patch",
+        request={"application/json": dict[str, Any], "application/merge-patch+json": dict[str, Any]},
+        parameters=[DRY_RUN, REASON, IF_MATCH],
+        responses=schemas.WriteAnswer,
+    )
+    def patch(self, request: Request, **_slugs: str) -> Response:
+        options = self.write_options("reason")
+        options |= {"reason": request.query_params.get("reason", ""), "merge_patch": is_merge_patch(request)}
+        return answers.written(services.config_patch(patch=body_any(request), **options))
+
+
+class UnsetView(NodeConfigView):
+    """Removing overrides, so that their values are inherited again."""
+
+    @extend_schema(
+        operation_id="config_unset",
+        request=schemas.UnsetBody,
+        parameters=[DRY_RUN, IF_MATCH],
+        responses=schemas.WriteAnswer,
+    )
+    def post(self, request: Request, **_slugs: str) -> Response:
+        options = self.write_options()
+        return answers.written(services.config_unset(**options, **body_of(schemas.UnsetBody, body_any(request))))
+
+
+class RollbackView(NodeConfigView):
+    """Going back to an earlier version, as a new one."""
+
+    @extend_schema(
+        operation_id="config_rollback",
+        request=schemas.RollbackBody,
+        parameters=[DRY_RUN, IF_MATCH],
+        responses=schemas.WriteAnswer,
+    )
+    def post(self, request: Request, **_slugs: str) -> Response:
+        options = self.write_options()
+        return answers.written(services.config_rollback(**options, **body_of(schemas.RollbackBody, body_any(request))))
+
+
+class EffectiveView(NodeConfigView):
+    """The node's effective configuration."""
+
+    @extend_schema(
+        operation_id="config_effective",
+        parameters=[
+            OpenApiParameter("provenance", bool, description="Also answer who set each leaf."),
+            OpenApiParameter("pointer", str, description="Only the value at this JSON Pointer."),
+            IF_NONE_MATCH,
+        ],
+        responses=schemas.EffectiveAnswer,
+    )
+    def get(self, request: Request, **_slugs: str) -> HttpResponseBase:
+        params = query(request, "provenance", "pointer")
+        provenance, tokens = flag(params, "provenance"), pointer_of(params)
+        node = self.node(Action.CONFIG_READ)
+        chain = selectors.chain_for(actor=actor_of(request), node_id=node.pk)
+        etag = selectors.chain_etag(chain)
+        unchanged = not_modified(request, etag)
+        if unchanged is not None:
+            return unchanged
+        found = selectors.effective_of(node.pk, chain)
+        return Response(answers.effective(found, tokens, provenance=provenance), headers=validators(found.etag))
+
+
+class HistoryView(NodeConfigView):
+    """The versions of the node's document, the newest first."""
+
+    @extend_schema(
+        operation_id="config_history",
+        parameters=[OpenApiParameter("cursor", str), OpenApiParameter("limit", int)],
+        responses=schemas.HistoryPage,
+    )
+    def get(self, request: Request, **_slugs: str) -> Response:
+        params = query(request, "cursor", "limit")
+        versions = selectors.config_history(actor=actor_of(request), node=self.node(Action.CONFIG_READ))
+        page = page_of(versions, ordering=["-version"], params=params)
+        return Response(page.as_dict([answers.version_summary(row) for row in page.results]))
+
+
+class VersionView(NodeConfigView):
+    """One version of the node's document, with its difference to the one before."""
+
+    @extend_schema(operation_id="config_version", responses=schemas.VersionAnswer)
+    def get(self, request: Request, version: int, **_slugs: str) -> Response:
+        query(request)
+        node = self.node(Action.CONFIG_READ)
+        detail = selectors.config_version(actor=actor_of(request), node=node, version=version)
+        return Response(answers.version(detail))
+
+
+class OwnEffectiveView(APIView):
+    """The effective configuration of the node that the caller's token is bound to, in OpenSRE's form."""
+
+    @extend_schema(
+        operation_id="config_own_effective", parameters=[IF_NONE_MATCH], responses=schemas.OwnEffectiveAnswer
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        query(request)
+        chain = own_chain(request)
+        etag = selectors.chain_etag(chain)
+        unchanged = not_modified(request, etag)
+        if unchanged is not None:
+            return unchanged
+        found = selectors.effective_of(chain[-1].node_id, chain)
+        return Response(answers.own_effective(found, clock.now()), headers=validators(found.etag))
+
+
+class OwnRawView(APIView):
+    """The untouched documents of the chain of the caller's node, in OpenSRE's form."""
+
+    @extend_schema(operation_id="config_own_raw", responses=schemas.OwnRawAnswer)
+    def get(self, request: Request) -> Response:
+        query(request)
+        return Response(answers.own_raw(selectors.chain_documents(own_chain(request)[-1].node_id)))
+
+
+class SchemaView(APIView):
+    """The JSON Schema (draft 2020-12) of a document."""
+
+    @extend_schema(operation_id="config_schema", responses=dict[str, Any])
+    def get(self, request: Request) -> Response:
+        query(request)
+        schema = DocumentSchema.model_json_schema()
+        return Response({"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema)
+
+
+def own_chain(request: Request) -> tuple[selectors.Link, ...]:
+    """Return the chain of the node that the caller's token is bound to.
+
+    Raises:
+        PermissionDenied: ``no_own_node`` when the caller is a person, or the token may not read configuration.
+    """
+    actor = actor_of(request)
+    if actor.token_node_id is None:
+        detail = (
+            "This credential belongs to a person, not to a node; read /api/v1/orgs/{org}/nodes/{node}/config instead."
+        )
+        raise PermissionDenied(detail, code="no_own_node")
+    return selectors.chain_for(actor=actor, node_id=actor.token_node_id)

@@ -1,0 +1,51 @@
+"""Where a document holds a literal secret: wherever redaction would take something out of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from controlplane.configs.pointers import Tokens, encode, same
+from controlplane.core.redaction import redact_json
+from controlplane.core.redaction.findings import MARKER_PATTERN
+
+
+def literal_secrets(document: Mapping[str, Any], paths: Iterable[Tokens]) -> dict[str, str]:
+    """Return pointer → rule of each literal secret at or below ``paths``, in their order.
+
+    The document is judged as a whole, so that keys beside a value tell what it is. Of a key that is itself a secret,
+    the pointer is its parent's.
+    """
+    redacted = redact_json(document)
+    return {encode(place): rule for path in paths for place, rule in _differences(document, redacted, path)}
+
+
+def _differences(document: Any, redacted: Any, path: Tokens) -> Iterator[tuple[Tokens, str]]:
+    for depth, token in enumerate(path):
+        if not isinstance(redacted, Mapping) or token not in redacted:
+            yield path[:depth], _rule(redacted)
+            return
+        document, redacted = document[token], redacted[token]
+    yield from _below(document, redacted, path)
+
+
+def _below(value: Any, redacted: Any, path: Tokens) -> Iterator[tuple[Tokens, str]]:
+    if same(value, redacted):
+        return
+    if isinstance(value, Mapping) and isinstance(redacted, Mapping) and value.keys() == redacted.keys():
+        for key, item in value.items():
+            yield from _below(item, redacted[key], (*path, key))
+    elif isinstance(value, list) and isinstance(redacted, list) and len(value) == len(redacted):
+        for index, item in enumerate(value):
+            yield from _below(item, redacted[index], (*path, str(index)))
+    else:
+        yield path, _rule(redacted)
+
+
+def _rule(redacted: Any) -> str:
+    """Return the name in the first marker of a redacted value, key or member."""
+    texts: list[Any] = [redacted]
+    while texts:
+        item = texts.pop(0)
+        if isinstance(item, str) and (marker := MARKER_PATTERN.search(item)):
+            return marker.group()[len("[redacted:") : -1]
+        texts += [*item, *item.values()] if isinstance(item, Mapping) else item if isinstance(item, list) else []
+    return "secret"

@@ -1,0 +1,67 @@
+"""What REST views of every app share: the caller, and request bodies read strictly."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from typing_extensions import override
+
+from controlplane.core.actor import Actor
+from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest, NotAuthenticated
+
+_LISTED = 10
+
+
+def actor_of(request: Request) -> Actor:
+    """Return who makes this REST request: what the authentication classes put into ``request.auth``.
+
+    Raises:
+        NotAuthenticated: nobody does.
+    """
+    if isinstance(request.auth, Actor):
+        return request.auth
+    raise NotAuthenticated
+
+
+class TextField(serializers.CharField):
+    """A string and nothing that could be read as one: DRF's own field takes numbers too."""
+
+    @override
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """A serializer that refuses members it does not know, each by name."""
+
+    @override
+    def to_internal_value(self, data: Any) -> Any:
+        unknown = sorted(str(key)[:80] for key in data if key not in self.fields) if isinstance(data, dict) else []
+        if unknown:
+            detail = f"Unknown members: {', '.join(unknown[:_LISTED])}."
+            broken = [
+                FieldError(_pointer(name), "unknown_member", "This member is not known here.") for name in unknown
+            ]
+            raise InvalidInput(detail, code="unknown_member", errors=broken[:_LISTED])
+        return super().to_internal_value(data)
+
+
+def body_of(serializer: type[StrictSerializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
+    """Return the validated members of a request body; with ``partial`` required members may be missing.
+
+    Raises:
+        MalformedRequest: ``not_an_object``.
+        InvalidInput: with one entry in ``errors`` for every rule broken.
+    """
+    if not isinstance(data, dict):
+        raise MalformedRequest("The body must be a JSON object.", code="not_an_object")
+    reader = serializer(data=data, partial=partial)
+    reader.is_valid(raise_exception=True)
+    members: dict[str, Any] = reader.validated_data
+    return members
+
+
+def _pointer(name: str) -> str:
+    return "/" + name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,21 @@
+"""Rules for short texts that people type: names, labels."""
+
+import unicodedata
+
+from controlplane.core.errors import invalid
+
+
+def single_line(value: str, *, pointer: str, max_length: int = 200) -> str:
+    """Return ``value`` without surrounding space, as one printable line of 1 to ``max_length`` characters.
+
+    Raises:
+        InvalidInput: ``blank``, ``too_long`` or ``control_character``, pointing at ``pointer``.
+    """
+    text = value.strip()
+    if not text:
+        raise invalid(pointer, "blank", "This must not be blank.")
+    if len(text) > max_length:
+        raise invalid(pointer, "too_long", f"This has {len(text)} characters; at most {max_length} are accepted.")
+    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in text):
+        raise invalid(pointer, "control_character", "This must be one line without control characters.")
+    return text

@@ -1,0 +1,268 @@
+"""REST of investigations: thin views over services and selectors."""
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.access.authentication import actor_of
+from controlplane.core import clock
+from controlplane.core.errors import MalformedRequest, invalid
+from controlplane.core.pagination import limit_of
+from controlplane.core.permissions import Action
+from controlplane.investigations import selectors, services
+from controlplane.investigations.log import LoggedEvent, read_page
+from controlplane.investigations.models import Run, Thread
+from controlplane.orgs.selectors import team_for
+from controlplane.runtimes.events import event_schemas
+
+MAX_EVENTS = 1000
+
+
+class InvestigationBody(serializers.Serializer[Any]):
+    """Documentation of the body; the rules live in the service, which names field and rule."""
+
+    prompt = serializers.CharField()
+    team = serializers.CharField(required=False, help_text="ORG/TEAM or TEAM; may be left out when there is only one.")
+    alert = serializers.JSONField(required=False)
+    evidence = serializers.JSONField(required=False, help_text="A snapshot/1 object, never a path.")
+    visibility = serializers.ChoiceField(choices=["private", "team"], required=False)
+
+
+class StartedBody(serializers.Serializer[Any]):
+    thread_id = serializers.UUIDField()
+    run_id = serializers.UUIDField()
+    stream_url = serializers.CharField()
+
+
+class MessageBody(serializers.Serializer[Any]):
+    text = serializers.CharField()
+
+
+class AnswersBody(serializers.Serializer[Any]):
+    request_id = serializers.CharField()
+    answers = serializers.DictField(child=serializers.CharField())
+
+
+PROBLEM = OpenApiResponse(description="application/problem+json (RFC 9457) with a stable `code`.")
+
+
+class InvestigationsView(APIView):
+    @extend_schema(
+        operation_id="investigation_start",
+        request=InvestigationBody,
+        responses={202: StartedBody, 401: PROBLEM, 403: PROBLEM, 413: PROBLEM, 422: PROBLEM},
+    )
+    def post(self, request: Request) -> Response:
+        """Start an investigation: a new thread with its first run."""
+        actor = actor_of(request)
+        body = body_object(request, required=("prompt",), optional=("team", "alert", "evidence", "visibility"))
+        team = team_for(actor, _text_or_none(body, "team"), Action.RUN_CREATE)
+        started = services.investigation_start(
+            actor=actor,
+            team=team,
+            prompt=body["prompt"],
+            alert=body.get("alert"),
+            evidence=body.get("evidence"),
+            visibility=_text_or_none(body, "visibility"),
+        )
+        answer = {
+            "thread_id": started.thread.pk,
+            "run_id": started.run.pk,
+            "stream_url": f"/api/v1/threads/{started.thread.pk}/stream",
+        }
+        return Response(answer, status=status.HTTP_202_ACCEPTED)
+
+
+class ThreadsView(APIView):
+    @extend_schema(operation_id="thread_list", parameters=[OpenApiParameter("cursor"), OpenApiParameter("limit", int)])
+    def get(self, request: Request) -> Response:
+        """List the threads you may see, newest first."""
+        query = query_of(request, "cursor", "limit")
+        page = selectors.threads_page(actor_of(request), cursor=query.get("cursor"), limit=query.get("limit", 50))
+        return Response(page.as_dict([thread_json(thread) for thread in page.results]))
+
+
+class ThreadView(APIView):
+    @extend_schema(operation_id="thread_get")
+    def get(self, request: Request, thread_id: UUID) -> Response:
+        """Read a thread with its runs, their answers and reports."""
+        query_of(request)
+        detail = selectors.thread_detail(actor_of(request), thread_id)
+        return Response(
+            thread_json(detail.thread)
+            | {
+                "runs": [run_view_json(view) for view in detail.runs],
+                "can_control": detail.can_control,
+                "pending_question": detail.pending_question,
+            }
+        )
+
+
+class ThreadEventsView(APIView):
+    @extend_schema(
+        operation_id="thread_events", parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int)]
+    )
+    def get(self, request: Request, thread_id: UUID) -> HttpResponse:
+        """Read the log after a cursor: ``{"results", "next", "head"}``; ``next`` is null at the end."""
+        query = query_of(request, "after", "limit")
+        after = _whole_number(query.get("after", "0"), "after")
+        limit = limit_of(query, default=500, maximum=MAX_EVENTS)
+        actor = actor_of(request)
+        thread = selectors.thread_get(actor, thread_id)
+        starter = actor.user_id is not None and thread.starter_id == actor.user_id
+        page = read_page(thread.pk, after=after, limit=limit + 1)
+        more = page[limit:]
+        return HttpResponse(_events_json(page[:limit], bool(more), thread, starter), content_type="application/json")
+
+
+class ThreadMessagesView(APIView):
+    @extend_schema(operation_id="thread_message", request=MessageBody, responses={202: None})
+    def post(self, request: Request, thread_id: UUID) -> Response:
+        """Say something: the running turn takes it up, or the next one starts."""
+        body = body_object(request, required=("text",))
+        accepted = services.message_post(actor=actor_of(request), thread_id=thread_id, text=body["text"])
+        answer = {
+            "message_id": accepted.message.pk,
+            "run_id": accepted.run.pk if accepted.run else None,
+            "queued": accepted.run is None,
+            "pending_count": accepted.pending_count,
+        }
+        return Response(answer, status=status.HTTP_202_ACCEPTED)
+
+
+class ThreadInterruptView(APIView):
+    @extend_schema(operation_id="thread_interrupt", request=None, responses={202: None, 409: PROBLEM})
+    def post(self, request: Request, thread_id: UUID) -> Response:
+        """Stop the active run."""
+        body_object(request)
+        run = services.run_interrupt(actor=actor_of(request), thread_id=thread_id)
+        return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
+
+
+class ThreadAnswersView(APIView):
+    @extend_schema(operation_id="thread_answer", request=AnswersBody, responses={202: None, 409: PROBLEM})
+    def post(self, request: Request, thread_id: UUID) -> Response:
+        """Answer the question a run waits for; the first answer wins."""
+        body = body_object(request, required=("request_id", "answers"))
+        request_id = body["request_id"]
+        if not isinstance(request_id, str) or not 1 <= len(request_id) <= 64 or "\x00" in request_id:
+            raise invalid("/request_id", "not_text", "This must be a string of 1 to 64 characters.")
+        run = services.question_answer(
+            actor=actor_of(request), thread_id=thread_id, request_id=request_id, answers=body["answers"]
+        )
+        return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
+
+
+class EventSchemasView(APIView):
+    authentication_classes: list[Any] = []
+    permission_classes: list[Any] = []
+
+    @extend_schema(operation_id="event_schemas", auth=[])
+    def get(self, request: Request) -> Response:
+        """Read the JSON Schema of every event type's data."""
+        return Response(event_schemas())
+
+
+def thread_json(thread: Thread) -> dict[str, Any]:
+    """Return a thread as the API shows it."""
+    return {
+        "id": thread.pk,
+        "title": thread.title,
+        "team": f"{thread.organization.slug}/{thread.node.slug}",
+        "visibility": thread.visibility,
+        "started_by": thread.started_by_label,
+        "channel": thread.channel,
+        "sample": thread.sample,
+        "created_at": clock.rfc3339(thread.created_at),
+        "head": thread.last_seq,
+        "active_run": thread.active_run,
+    }
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """Return a run as the API shows it, without its answer."""
+    return {
+        "id": run.pk,
+        "number": run.number,
+        "status": run.status,
+        "reason": run.reason,
+        "prompt": run.prompt,
+        "runtime": run.runtime,
+        "by": run.requested_by_label,
+        "headline": run.headline,
+        "created_at": clock.rfc3339(run.created_at),
+        "started_at": clock.rfc3339(run.started_at) if run.started_at else None,
+        "ended_at": clock.rfc3339(run.ended_at) if run.ended_at else None,
+    }
+
+
+def run_view_json(view: selectors.RunView) -> dict[str, Any]:
+    """Return a run with its answer, report, and what the report cites."""
+    return run_json(view.run) | {
+        "answer": view.answer,
+        "report": view.report.model_dump(mode="json") if view.report else None,
+        "observations": {
+            id_: {"seq": ref.seq, "source": ref.source, "object": ref.object, "kind": ref.kind, "quote": ref.quote}
+            for id_, ref in view.observations.items()
+        },
+    }
+
+
+def body_object(request: Request, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the request's JSON object.
+
+    Raises:
+        MalformedRequest: the body is not an object.
+        InvalidInput: ``required`` or ``unknown_field``, naming the field.
+    """
+    body = request.data if request.data is not None else {}
+    if not isinstance(body, dict):
+        raise MalformedRequest("The body must be a JSON object.", code="not_an_object")
+    for name in required:
+        if name not in body:
+            raise invalid(f"/{name}", "required", f"{name} is required.")
+    for name in body:
+        if name not in required and name not in optional:
+            known = ", ".join((*required, *optional)) or "none"
+            raise invalid(f"/{name[:80]}", "unknown_field", f"There is no field {name[:80]!r}; there are: {known}.")
+    return body
+
+
+def query_of(request: Request, *known: str) -> dict[str, str]:
+    """Return the query parameters, each once.
+
+    Raises:
+        MalformedRequest: ``unknown_parameter``, naming it.
+    """
+    for name in request.query_params:
+        if name not in known:
+            raise MalformedRequest(f"There is no parameter {name[:80]!r} here.", code="unknown_parameter")
+    return {name: request.query_params[name] for name in request.query_params}
+
+
+def _text_or_none(body: dict[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise invalid(f"/{name}", "not_text", f"{name} must be a string.")
+    return value
+
+
+def _whole_number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise MalformedRequest(f"{name} must be a whole number, 0 or larger.", code="bad_cursor")
+    return int(text)
+
+
+def _events_json(page: list[LoggedEvent], more: bool, thread: Thread, starter: bool) -> bytes:
+    """Put the page together from envelopes that are already encoded."""
+    envelopes = b",".join(event.envelope(withheld=not starter and event.audience == "starter") for event in page)
+    following = page[-1].seq if more else None
+    tail = orjson.dumps({"next": following, "head": thread.last_seq})[1:]
+    return b'{"results":[' + envelopes + b"]," + tail

@@ -1,0 +1,262 @@
+"""One claimed run, worked on: the runtime's events into the log, its end into the run's state.
+
+Everything is written under the claim's fence. When the fence no longer holds the execution stops and writes nothing more.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import structlog
+from django.db import InterfaceError, OperationalError, transaction
+from pydantic import BaseModel
+
+from controlplane.core.db import DatabaseThreads
+from controlplane.investigations import metrics
+from controlplane.investigations.lifecycle import (
+    Claim,
+    EndStatus,
+    Outcome,
+    open_tools_closed,
+    run_finish,
+    run_suspend,
+)
+from controlplane.investigations.log import LeaseLost, NewEvent, append, new_event
+from controlplane.investigations.models import Event, Message
+from controlplane.investigations.turns import RunControl, TurnRow, turn_build
+from controlplane.core import clock
+from controlplane.runtimes import events
+from controlplane.runtimes.events import EventType
+from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
+from controlplane.runtimes.registry import get_runtime
+
+log = structlog.get_logger(__name__)
+
+#: How long a runtime may take to end by itself after it was asked to stop.
+STOP_GRACE_SECONDS = 3.0
+#: How long one write may be retried while the database is locked or away, below which no lease could last anyway.
+WRITE_PATIENCE_SECONDS = 120.0
+
+
+class Execution:
+    """The work on one claim. ``control`` is given to the keeper, which feeds it from outside."""
+
+    def __init__(self, claim: Claim, *, database: DatabaseThreads) -> None:
+        self.claim = claim
+        self.control = RunControl(asyncio.get_running_loop())
+        self._database = database
+        self._last_seq = 0
+        self._result: events.Result | None = None
+        self._error: events.Error | None = None
+        self._stop_reason: tuple[EndStatus, str] = ("interrupted", "stopped")
+
+    def stop(self, status: EndStatus, reason: str) -> None:
+        """Have the run end with ``status`` and ``reason``; called from any thread."""
+        self._stop_reason = (status, reason)
+        self.control.interrupt()
+
+    async def run(self) -> None:
+        """Work until the run has ended, waits, or is lost to another worker. Never raises for the run's own failures."""
+        try:
+            await self._run()
+        except LeaseLost:
+            metrics.leases_lost_total.inc()
+            log.warning("run.lease_lost", run_id=str(self.claim.run_id))
+
+    async def _run(self) -> None:
+        try:
+            turn, row = await self._patiently(turn_build, self.claim, self.control)
+        except Exception:
+            log.exception("run.turn_not_built", run_id=str(self.claim.run_id))
+            await self._finish("failed", "internal_error", error=_internal_error())
+            return
+        self._last_seq = row.last_seq
+        work = asyncio.create_task(self._work(turn, row), name=f"run-{self.claim.run_id}")
+        stop = asyncio.create_task(self.control.stopped.wait())
+        try:
+            await asyncio.wait({work, stop}, timeout=turn.limits.wall_clock_s, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                if not self.control.stopped.is_set():
+                    self.stop("timeout", "wall_clock")
+                await self._let_stop(work)
+        finally:
+            stop.cancel()
+            work.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
+        await self._conclude(work)
+
+    async def _let_stop(self, work: "asyncio.Task[Suspend | None]") -> None:
+        """Give a runtime that was asked to stop a moment to say what it has; one that lost its lease gets none."""
+        if not self.control.lease_lost:
+            await asyncio.wait({work}, timeout=STOP_GRACE_SECONDS)
+
+    async def _work(self, turn: TurnContext, row: TurnRow) -> Suspend | None:
+        items: AsyncIterator[RuntimeEvent | Suspend] = get_runtime(row.runtime).run(turn)
+        async with aclosing(items) as stream:  # type: ignore[type-var]  # runtimes are async generators
+            async for item in stream:
+                if isinstance(item, Suspend):
+                    return item
+                await self._record(item)
+        return None
+
+    async def _record(self, item: RuntimeEvent) -> None:
+        if isinstance(item.data, events.Result):
+            self._result = item.data
+        elif isinstance(item.data, events.Error):
+            self._error = item.data
+        await self._append([new_event(item.type, item.data, run_id=self.claim.run_id)])
+        if taken := self.control.taken():
+            await self._patiently(_messages_delivered, self.claim, taken)
+
+    async def _append(self, new: list[NewEvent]) -> None:
+        """Append under the fence, through a locked or restarted database, exactly once.
+
+        A commit whose answer was lost looks like a failure: before trying again the log is asked whether it is there.
+        """
+        deadline = time.monotonic() + WRITE_PATIENCE_SECONDS
+        pause = 0.05
+        unsure = False
+        while True:
+            try:
+                if unsure and (found := await self._database.call(_find_last, self.claim, self._last_seq, new)):
+                    self._last_seq = found
+                    return
+                logged = await self._database.call(
+                    append, thread_id=self.claim.thread_id, events=new, fence=self.claim.fence
+                )
+            except (OperationalError, InterfaceError):
+                if time.monotonic() > deadline or self.control.lease_lost:
+                    raise
+                unsure = True
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+            else:
+                self._last_seq = logged[-1].seq
+                return
+
+    async def _patiently(self, job: Callable[..., Any], *args: Any) -> Any:
+        """Run a job that may be repeated, until the database answers."""
+        deadline = time.monotonic() + WRITE_PATIENCE_SECONDS
+        pause = 0.05
+        while True:
+            try:
+                return await self._database.call(job, *args)
+            except (OperationalError, InterfaceError):
+                if time.monotonic() > deadline or self.control.lease_lost:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+
+    async def _conclude(self, work: "asyncio.Task[Suspend | None]") -> None:
+        if self.control.lease_lost:
+            raise LeaseLost(str(self.claim.run_id))
+        failure = None if work.cancelled() else work.exception()
+        if isinstance(failure, LeaseLost):
+            raise failure
+        answered = failure is None and not work.cancelled() and self._result is not None and self._result.success
+        if self.control.stopped.is_set() and not answered:
+            await self._finish(*self._stop_reason)
+        elif failure is not None:
+            log.error("run.runtime_failed", run_id=str(self.claim.run_id), exc_info=failure)
+            await self._finish("failed", "runtime_error", error=_internal_error())
+        elif not work.cancelled() and (suspend := work.result()) is not None:
+            if not await self._patiently(_suspend, self.claim, suspend):
+                await self._finish("interrupted", "stopped")
+        elif self._error is not None and self._result is None:
+            await self._finish("failed", self._error.code, error=self._error)
+        elif self._result is None:
+            await self._finish("failed", "no_result", error=_no_result())
+        else:
+            await self._finish("completed", "" if self._result.success else self._result.subtype)
+
+    async def _finish(self, status: EndStatus, reason: str, *, error: events.Error | None = None) -> None:
+        """End the run; an end without a ``result`` gets one that says how it ended, so that every client sees an answer."""
+        said = error is not None and error is self._error
+        await self._patiently(_finish, self.claim, status, reason, error, self._result, said)
+        log.info("run.ended", run_id=str(self.claim.run_id), status=status, reason=reason)
+
+
+# ---- jobs, run in a database thread ----------------------------------------------------------------------------------
+
+
+def _suspend(claim: Claim, suspend: Suspend) -> bool:
+    return run_suspend(claim, request_id=suspend.request_id, expires_at=suspend.expires_at)
+
+
+def _finish(
+    claim: Claim,
+    status: EndStatus,
+    reason: str,
+    error: events.Error | None,
+    result: events.Result | None,
+    said: bool,
+) -> None:
+    """End the run in one transaction; ``said``: the error is in the log already."""
+    note = "The run was stopped before this tool answered." if status != "timeout" else "The run's time was used up."
+    closing = open_tools_closed(claim.thread_id, claim.run_id, note)
+    if error is not None and not said:
+        closing.append(_event(claim, EventType.ERROR, error))
+    if result is None and error is None:
+        result = _closing_result(status, reason)
+        closing.append(_event(claim, EventType.RESULT, result))
+    headline = result.text if result else (error.message if error else "")
+    run_finish(claim, Outcome(status, reason=reason, headline=_headline(headline), closing=closing))
+
+
+def _closing_result(status: EndStatus, reason: str) -> events.Result:
+    if status == "timeout":
+        return events.Result(text="The time limit of this run was reached.", success=False, subtype="error_timeout")
+    if status == "interrupted":
+        return events.Result(text="Stopped before an answer was found.", success=False, subtype="interrupted")
+    return events.Result(text="The run ended without an answer.", success=False, subtype=f"error_{reason or 'unknown'}")
+
+
+def _headline(text: str) -> str:
+    """Return the first line with words of a markdown answer, without its heading marks."""
+    return next((line.strip(" #*_`") for line in text.splitlines() if line.strip(" #*_`")), "")
+
+
+def _event(claim: Claim, type_: EventType, data: BaseModel) -> NewEvent:
+    return new_event(type_, data, run_id=claim.run_id)
+
+
+def _find_last(claim: Claim, after: int, new: list[NewEvent]) -> int | None:
+    """Return the ``seq`` of ``new``'s last event if it is in the log after ``after``: only this claim writes such events."""
+    rows = Event.objects.filter(
+        thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=new[-1].type, data=new[-1].data
+    )
+    return rows.order_by("seq").values_list("seq", flat=True).first()
+
+
+@transaction.atomic
+def _messages_delivered(claim: Claim, message_ids: list[Any]) -> None:
+    """Record that the running turn took up messages, and say so to everybody."""
+    now = clock.now()
+    pending = Message.objects.filter(pk__in=message_ids, delivered_at__isnull=True).order_by("created_at", "id")
+    messages = list(pending)
+    if not messages:
+        return
+    left = Message.objects.filter(thread_id=claim.thread_id, delivered_at__isnull=True).count() - len(messages)
+    merged = events.MessageQueued(message_id=str(messages[-1].pk), text="", by="", pending_count=max(left, 0))
+    append(
+        thread_id=claim.thread_id,
+        events=[_event(claim, EventType.MESSAGE_QUEUED, merged)],
+        fence=claim.fence,
+    )
+    pending.update(delivered_at=now, run_id=claim.run_id)
+
+
+def _internal_error() -> events.Error:
+    return events.Error(
+        code="runtime_error",
+        message="The agent failed on our side; what it gathered is kept. A follow-up message tries again.",
+        recoverable=True,
+    )
+
+
+def _no_result() -> events.Error:
+    return events.Error(code="no_result", message="The agent ended without an answer.", recoverable=True)
+
+

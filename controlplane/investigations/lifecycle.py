@@ -1,0 +1,359 @@
+"""The states of a run: ``queued → running ⇄ waiting → completed | failed | interrupted | timeout``.
+
+Every transition begins with one conditional UPDATE of the thread's row, where the lease and its fence (``epoch``) live;
+zero rows mean that somebody else was first, and nothing is written. Lock order: configuration → thread → run → audit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, F, QuerySet
+
+from controlplane.configs.limits import limits_for
+from controlplane.configs.selectors import config_effective
+from controlplane.core import clock
+from controlplane.investigations import bus, metrics
+from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, new_event
+from controlplane.investigations.models import Event, Message, Run, RunStatus, Thread
+from controlplane.runtimes import events
+from controlplane.runtimes.events import EventType
+
+log = structlog.get_logger(__name__)
+
+EndStatus = Literal["completed", "failed", "interrupted", "timeout"]
+
+CLAIM_CANDIDATES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that this worker may work on, and the right to write about it."""
+
+    thread_id: UUID
+    fence: Fence
+    attempt: int
+
+    @property
+    def run_id(self) -> UUID:
+        return self.fence.run_id
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ends. ``closing`` events are appended just before ``run_ended``."""
+
+    status: EndStatus
+    reason: str = ""
+    headline: str = ""
+    closing: Sequence[NewEvent] = ()
+
+
+def lease_period() -> timedelta:
+    return timedelta(seconds=settings.LEASE_SECONDS)
+
+
+# ---- claim and renew -------------------------------------------------------------------------------------------------
+
+
+def run_claim(*, owner: str, only: UUID | None = None) -> Claim | None:
+    """Claim the oldest queued run whose team has room, and return it, or ``None``.
+
+    Args:
+        owner: the worker's name, for people; the fence is the epoch.
+        only: claim this run or none.
+    """
+    candidates = _claimable(only).values_list("pk", "thread_id", "thread__node_id")[:CLAIM_CANDIDATES]
+    room: dict[UUID, bool] = {}
+    for run_id, thread_id, node_id in candidates:
+        if node_id not in room:
+            room[node_id] = _has_room(node_id)
+        if room[node_id] and (claim := _claim(owner, run_id, thread_id)):
+            metrics.runs_claimed_total.inc()
+            return claim
+    return None
+
+
+def _claimable(only: UUID | None) -> QuerySet[Run]:
+    runs = Run.objects.filter(status=RunStatus.QUEUED).order_by("created_at", "id")
+    return runs.filter(pk=only) if only else runs
+
+
+def _has_room(node_id: UUID) -> bool:
+    limit = limits_for(config_effective(node_id=node_id).document).concurrent_runs
+    return Run.objects.filter(thread__node_id=node_id, status=RunStatus.RUNNING).count() < limit
+
+
+@transaction.atomic
+def _claim(owner: str, run_id: UUID, thread_id: UUID) -> Claim | None:
+    taken = Thread.objects.filter(pk=thread_id, active_run=run_id, lease_until__isnull=True).update(
+        epoch=F("epoch") + 1, lease_owner=owner, lease_until=clock.lease_now(plus=lease_period())
+    )
+    if not taken:
+        return None
+    now = clock.now()
+    started = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(
+        status=RunStatus.RUNNING, attempt=F("attempt") + 1, waiting_for="", waiting_until=None
+    )
+    if not started:
+        transaction.set_rollback(True)
+        return None
+    Run.objects.filter(pk=run_id, started_at__isnull=True).update(started_at=now)
+    epoch = Thread.objects.values_list("epoch", flat=True).get(pk=thread_id)
+    attempt = Run.objects.values_list("attempt", flat=True).get(pk=run_id)
+    return Claim(thread_id, Fence(run_id, epoch), attempt)
+
+
+def lease_renew(claim: Claim) -> bool:
+    """Extend the claim's lease by the lease period from now; ``False`` when the claim no longer holds."""
+    return bool(_held(claim).update(lease_until=clock.lease_now(plus=lease_period())))
+
+
+def _held(claim: Claim) -> QuerySet[Thread]:
+    return Thread.objects.filter(
+        pk=claim.thread_id, epoch=claim.fence.epoch, active_run=claim.run_id, lease_until__isnull=False
+    )
+
+
+# ---- the transitions of the run's own worker -------------------------------------------------------------------------
+
+
+@transaction.atomic
+def run_suspend(claim: Claim, *, request_id: str, expires_at: datetime | None) -> bool:
+    """Put the run to ``waiting``: it gives up its lease and holds no worker until it is resumed.
+
+    Returns ``False``, changing nothing, when somebody asked the run to stop meanwhile: it must end instead.
+
+    Raises:
+        LeaseLost: the claim no longer holds.
+    """
+    if not _held(claim).update(lease_owner="", lease_until=None):
+        raise LeaseLost(str(claim.run_id))
+    suspended = Run.objects.filter(pk=claim.run_id, interrupt_requested_at__isnull=True).update(
+        status=RunStatus.WAITING, waiting_for=request_id, waiting_until=expires_at, resume=None
+    )
+    if not suspended:
+        transaction.set_rollback(True)
+    return bool(suspended)
+
+
+@transaction.atomic
+def run_finish(claim: Claim, outcome: Outcome) -> None:
+    """End the run under its claim: the last events, ``run_ended``, the lease given up, the next run if messages wait.
+
+    Raises:
+        LeaseLost: the claim no longer holds; nothing was written.
+    """
+    if outcome.closing:
+        append(thread_id=claim.thread_id, events=outcome.closing, fence=claim.fence)
+    if not _held(claim).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None):
+        raise LeaseLost(str(claim.run_id))
+    _end(claim.thread_id, claim.run_id, outcome)
+
+
+def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
+    """Record the end of a run whose thread's row this transaction has already taken."""
+    run = Run.objects.get(pk=run_id)
+    ended_at = clock.now()
+    duration = ended_at - run.created_at
+    Run.objects.filter(pk=run_id).update(
+        status=outcome.status,
+        reason=outcome.reason,
+        headline=outcome.headline[:300],
+        ended_at=ended_at,
+        waiting_for="",
+        waiting_until=None,
+    )
+    ended = events.RunEnded(
+        status=outcome.status, reason=outcome.reason, duration_ms=int(duration.total_seconds() * 1000)
+    )
+    append(thread_id=thread_id, events=[new_event(EventType.RUN_ENDED, ended, run_id=run_id)])
+    transaction.on_commit(lambda: _count_end(outcome.status, duration))
+    _start_waiting_messages(thread_id, run)
+
+
+def _count_end(status: str, duration: timedelta) -> None:
+    metrics.runs_ended_total.labels(status=status).inc()
+    metrics.run_duration_seconds.labels(status=status).observe(duration.total_seconds())
+
+
+def _start_waiting_messages(thread_id: UUID, previous: Run) -> None:
+    """Start the next run from messages the ended one did not take up, so that none is ever dropped."""
+    waiting = list(Message.objects.filter(thread_id=thread_id, delivered_at__isnull=True).order_by("created_at", "id"))
+    if not waiting:
+        return
+    next_run(
+        thread_id=thread_id,
+        previous=previous,
+        prompt=merged_text([message.text for message in waiting]),
+        requested_by=waiting[-1].by,
+        requested_by_label=waiting[-1].by_label,
+        messages=waiting,
+    )
+
+
+def merged_text(texts: Sequence[str]) -> str:
+    """Return several messages as one: a single one as it is, more as a numbered list under a heading line."""
+    if len(texts) == 1:
+        return texts[0]
+    listed = "\n".join(f"{index}. {text}" for index, text in enumerate(texts, start=1))
+    return f"Several messages arrived:\n{listed}"
+
+
+def next_run(
+    *,
+    thread_id: UUID,
+    previous: Run,
+    prompt: str,
+    requested_by: str,
+    requested_by_label: str,
+    messages: Sequence[Message] = (),
+) -> Run:
+    """Queue the thread's next turn, inside the caller's transaction, which holds the (idle) thread's row.
+
+    The turn keeps the alert, the evidence and the runtime of the one before; its configuration is pinned anew.
+    """
+    node_id = Thread.objects.values_list("node_id", flat=True).get(pk=thread_id)
+    run = Run(
+        thread_id=thread_id,
+        number=previous.number + 1,
+        prompt=prompt,
+        alert=previous.alert,
+        artifact_id=previous.artifact_id,
+        runtime=previous.runtime,
+        requested_by=requested_by,
+        requested_by_label=requested_by_label,
+        config_chain=pinned_chain(node_id),
+    )
+    run_queue(run)
+    Message.objects.filter(pk__in=[message.pk for message in messages]).update(run=run, delivered_at=clock.now())
+    return run
+
+
+def pinned_chain(node_id: UUID) -> list[list[Any]]:
+    """Return the versions of the node's configuration chain, root first, as they are stored on a run."""
+    return [[str(node), version] for node, version in config_effective(node_id=node_id).chain]
+
+
+def run_queue(run: Run, *, sample: bool = False) -> None:
+    """Insert a new run, make it its thread's active one, append its ``run_started``, wake workers at commit."""
+    run.save(force_insert=True)
+    Thread.objects.filter(pk=run.thread_id).update(active_run=run.pk)
+    started = events.RunStarted(
+        run_id=str(run.pk), prompt=run.prompt, by=run.requested_by_label, runtime=run.runtime, sample=sample
+    )
+    append(thread_id=run.thread_id, events=[new_event(EventType.RUN_STARTED, started, run_id=run.pk)])
+    transaction.on_commit(bus.wake_workers)
+
+
+# ---- transitions from outside the worker -----------------------------------------------------------------------------
+
+
+def run_end_unclaimed(thread: Thread, run: Run, outcome: Outcome) -> None:
+    """End a queued or waiting run, which no worker holds. The caller's transaction has locked the thread's row."""
+    Thread.objects.filter(pk=thread.pk).update(
+        epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None
+    )
+    if outcome.closing:
+        append(thread_id=thread.pk, events=outcome.closing)
+    _end(thread.pk, run.pk, outcome)
+
+
+def run_resume(run_id: UUID, *, request_id: str, resume: dict[str, Any]) -> bool:
+    """Queue a waiting run again with what it waited for. ``False`` when it does not wait for ``request_id`` any more.
+
+    The caller's transaction has locked the thread's row; it appends the event that says why.
+    """
+    resumed = Run.objects.filter(pk=run_id, status=RunStatus.WAITING, waiting_for=request_id).update(
+        status=RunStatus.QUEUED, waiting_for="", waiting_until=None, resume=resume
+    )
+    if resumed:
+        transaction.on_commit(bus.wake_workers)
+    return bool(resumed)
+
+
+# ---- the sweep -------------------------------------------------------------------------------------------------------
+
+
+def runs_sweep() -> int:
+    """Settle what no worker will: expired leases become ``interrupted``, expired questions resume their run.
+
+    Any process may sweep at any time; each settlement is one conditional UPDATE, so it happens once. Returns how many.
+    """
+    settled = 0
+    expired = Thread.objects.filter(lease_until__lt=clock.lease_now()).values_list("pk", "epoch", "active_run", "lease_owner")
+    for thread_id, epoch, run_id, owner in list(expired):
+        settled += _settle(lambda: _take_over(thread_id, epoch, run_id, owner))  # noqa: B023 (called at once)
+    overdue = Run.objects.filter(status=RunStatus.WAITING, waiting_until__lt=clock.lease_now())
+    for run_id, thread_id, request_id in list(overdue.values_list("pk", "thread_id", "waiting_for")):
+        settled += _settle(lambda: _time_out_question(thread_id, run_id, request_id))  # noqa: B023
+    return settled
+
+
+def _settle(step: Any) -> int:
+    """Run one settlement; a failing one is logged and left to the next sweep, so that it cannot hold up the others."""
+    try:
+        return 1 if step() else 0
+    except Exception:
+        log.exception("sweep.step_failed")
+        return 0
+
+
+@transaction.atomic
+def _take_over(thread_id: UUID, epoch: int, run_id: UUID | None, owner: str) -> bool:
+    taken = Thread.objects.filter(pk=thread_id, epoch=epoch, lease_until__lt=clock.lease_now()).update(
+        epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None
+    )
+    if not taken or run_id is None:
+        return bool(taken)
+    log.warning("run.lease_expired", run_id=str(run_id), owner=owner)
+    closing = open_tools_closed(thread_id, run_id, "The worker was lost before this tool answered.")
+    if closing:
+        append(thread_id=thread_id, events=closing)
+    _end(thread_id, run_id, Outcome("interrupted", reason="worker_lost"))
+    return True
+
+
+def open_tools_closed(thread_id: UUID, run_id: UUID, error: str) -> list[NewEvent]:
+    """Return a ``tool_end`` for every tool call of the run that has none, so that no reader waits for one."""
+    rows = Event.objects.filter(
+        thread_id=thread_id, run_id=run_id, type__in=[EventType.TOOL_START, EventType.TOOL_END]
+    ).order_by("seq")
+    still_open: dict[str, events.ToolStart] = {}
+    for type_, data in rows.values_list("type", "data"):
+        if type_ == EventType.TOOL_START:
+            start = events.ToolStart.model_validate_json(data)
+            still_open[start.tool_use_id] = start
+        else:
+            still_open.pop(events.ToolEnd.model_validate_json(data).tool_use_id, None)
+    return [
+        new_event(
+            EventType.TOOL_END,
+            events.ToolEnd(
+                **start.model_dump(exclude={"input", "description"}), success=False, error=error, summary="interrupted"
+            ),
+            run_id=run_id,
+        )
+        for start in still_open.values()
+    ]
+
+
+@transaction.atomic
+def _time_out_question(thread_id: UUID, run_id: UUID, request_id: str) -> bool:
+    Thread.objects.select_for_update().get(pk=thread_id)
+    if not run_resume(run_id, request_id=request_id, resume={"request_id": request_id, "outcome": "timeout"}):
+        return False
+    timeout = events.QuestionTimeout(request_id=request_id, message="Nobody answered in time; the agent goes on.")
+    append(thread_id=thread_id, events=[new_event(EventType.QUESTION_TIMEOUT, timeout, run_id=run_id)])
+    return True
+
+
+def count_active() -> dict[str, int]:
+    """Return how many runs are in each active state, for health and metrics."""
+    rows = Run.objects.filter(status__in=[RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
+    return dict(rows.values_list("status").annotate(count=Count("pk")))

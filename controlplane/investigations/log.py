@@ -1,0 +1,222 @@
+"""The event log: the only truth about a thread.
+
+Every append takes the thread's row (its counter, its fence) by one conditional UPDATE, so commit order equals ``seq``
+order, a rollback leaves no hole, and a writer that lost its lease writes nothing. Redaction happens here, before the row
+exists: no raw copy of an event is ever stored.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, transaction
+from pydantic import BaseModel
+
+from controlplane.core import clock
+from controlplane.core.redaction import redact_json
+from controlplane.investigations import bus, metrics
+from controlplane.investigations.models import Audience, Event, Thread
+from controlplane.runtimes.events import EVENT_DATA, EventType
+
+MAX_DATA_BYTES = 1024 * 1024
+"""The largest data of one event in bytes; a larger one is replaced by a notice that says so."""
+
+
+class LeaseLost(Exception):
+    """The writer's lease was taken over or ended: it must stop and write nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right of one claim to write: checked in the statement that writes."""
+
+    run_id: UUID
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to append; ``data`` is already redacted and encoded (see :func:`new_event`)."""
+
+    type: EventType
+    run_id: UUID | None
+    data: str
+    audience: Audience = Audience.THREAD
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event of the log, in the form that streams and pages serve."""
+
+    thread_id: UUID
+    seq: int
+    run_id: UUID | None
+    type: str
+    at: datetime
+    audience: str
+    data: str
+
+    def envelope(self, *, withheld: bool = False) -> bytes:
+        """Return the encoded envelope ``{"seq","type","thread_id","run_id","at","data"}``.
+
+        ``withheld`` replaces the data for a reader who is not in the event's audience; the ``seq`` stays, so that nobody
+        sees a hole.
+        """
+        data = '{"withheld":true}' if withheld else self.data
+        run_id = f'"{self.run_id}"' if self.run_id else "null"
+        return (
+            f'{{"seq":{self.seq},"type":"{self.type}","thread_id":"{self.thread_id}","run_id":{run_id},'
+            f'"at":"{clock.rfc3339(self.at)}","data":{data}}}'
+        ).encode()
+
+
+def new_event(type_: EventType, data: BaseModel, *, run_id: UUID | None, audience: Audience = Audience.THREAD) -> NewEvent:
+    """Return an event ready to append: checked against its type's schema, redacted, encoded.
+
+    Raises:
+        TypeError: when ``data`` is not the model of ``type_``.
+    """
+    if not isinstance(data, EVENT_DATA[type_]):
+        raise TypeError(f"{type_} needs data of type {EVENT_DATA[type_].__name__}")
+    value = redact_json(data.model_dump(mode="json"))
+    encoded = _encode(value)
+    if len(encoded) > MAX_DATA_BYTES:
+        encoded = _encode(_oversized(type(data), value, len(encoded)))
+    return NewEvent(type_, run_id, encoded.decode(), audience)
+
+
+def append(*, thread_id: UUID, events: Sequence[NewEvent], fence: Fence | None = None) -> list[LoggedEvent]:
+    """Append ``events`` in order and return them with their ``seq``; streams learn of them at commit.
+
+    Args:
+        thread_id: the thread.
+        events: at least one; they get consecutive numbers.
+        fence: the claim under which a runtime writes; ``None`` for writes of people and services.
+
+    Raises:
+        LeaseLost: the fence no longer holds (or the thread is gone); nothing was written.
+    """
+    at = clock.now()
+    insert = _append_postgres if connection.vendor == "postgresql" else _append_sqlite
+    last_seq = insert(thread_id, events, fence, at)
+    if last_seq is None:
+        raise LeaseLost(str(thread_id))
+    first = last_seq - len(events) + 1
+    logged = [
+        LoggedEvent(thread_id, first + index, event.run_id, event.type, at, event.audience, event.data)
+        for index, event in enumerate(events)
+    ]
+    transaction.on_commit(partial(_announce, logged))
+    return logged
+
+
+def read_page(thread_id: UUID, *, after: int, limit: int) -> list[LoggedEvent]:
+    """Return up to ``limit`` events with ``seq`` greater than ``after``, in order. One indexed query."""
+    rows = (
+        Event.objects.filter(thread_id=thread_id, seq__gt=after)
+        .order_by("seq")
+        .values_list("seq", "run_id", "type", "at", "audience", "data")[:limit]
+    )
+    return [LoggedEvent(thread_id, *row) for row in rows]
+
+
+def read_heads(thread_ids: Iterable[UUID]) -> dict[UUID, int]:
+    """Return the last ``seq`` of each thread that exists. One query."""
+    return dict(Thread.objects.filter(pk__in=list(thread_ids)).values_list("pk", "last_seq"))
+
+
+def _announce(logged: list[LoggedEvent]) -> None:
+    for event in logged:
+        metrics.events_appended_total.labels(type=event.type).inc()
+    bus.publish(logged)
+
+
+def _append_postgres(thread_id: UUID, events: Sequence[NewEvent], fence: Fence | None, at: datetime) -> int | None:
+    """One statement: the counter's UPDATE (with the fence) feeds the INSERT, so both or neither happen."""
+    fenced = " AND epoch = %s AND active_run = %s AND lease_until IS NOT NULL" if fence else ""
+    values = ", ".join(["(%s::bigint, %s::uuid, %s, %s, %s)"] * len(events))
+    sql = f"""
+        WITH head AS (
+            UPDATE investigations_thread SET last_seq = last_seq + %s WHERE id = %s{fenced} RETURNING last_seq
+        ), fresh (back, run_id, type, audience, data) AS (VALUES {values}),
+        written AS (
+            INSERT INTO investigations_event (thread_id, seq, run_id, type, at, audience, data)
+            SELECT %s, head.last_seq - fresh.back, fresh.run_id, fresh.type, %s, fresh.audience, fresh.data
+            FROM head, fresh
+        )
+        SELECT last_seq FROM head
+    """  # noqa: S608 (only placeholders are put together)
+    parameters: list[Any] = [len(events), thread_id]
+    if fence:
+        parameters += [fence.epoch, fence.run_id]
+    for index, event in enumerate(events):
+        parameters += [len(events) - 1 - index, event.run_id, event.type, event.audience, event.data]
+    parameters += [thread_id, at]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
+def _append_sqlite(thread_id: UUID, events: Sequence[NewEvent], fence: Fence | None, at: datetime) -> int | None:
+    """SQLite has no UPDATE inside a CTE: two statements in one IMMEDIATE transaction, under its one write lock."""
+    fenced = " AND epoch = %s AND active_run = %s AND lease_until IS NOT NULL" if fence else ""
+    parameters: list[Any] = [len(events), thread_id.hex]
+    if fence:
+        parameters += [fence.epoch, fence.run_id.hex]
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE investigations_thread SET last_seq = last_seq + %s WHERE id = %s{fenced} RETURNING last_seq",  # noqa: S608
+            parameters,
+        )
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        last_seq: int = row[0]
+        first = last_seq - len(events) + 1
+        stamp = connection.ops.adapt_datetimefield_value(at)
+        cursor.executemany(
+            "INSERT INTO investigations_event (thread_id, seq, run_id, type, at, audience, data)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            [
+                (
+                    thread_id.hex,
+                    first + index,
+                    event.run_id.hex if event.run_id else None,
+                    str(event.type),
+                    stamp,
+                    str(event.audience),
+                    event.data,
+                )
+                for index, event in enumerate(events)
+            ],
+        )
+        return last_seq
+
+
+def _encode(value: Any) -> bytes:
+    return orjson.dumps(value, default=str)
+
+
+def _oversized(model: type[BaseModel], redacted: Any, size: int) -> Any:
+    """Return ``redacted`` with its long strings and lists cut; as a last resort its required fields with a notice."""
+    note = f" … [cut: the event had {size} bytes, at most {MAX_DATA_BYTES} are kept]"
+    short = _cut(redacted, 2000, note)
+    if len(_encode(short)) <= MAX_DATA_BYTES:
+        return short
+    kept = {name: _cut(redacted[name], 200, "") for name, field in model.model_fields.items() if field.is_required()}
+    return {**kept, "cut": note.strip()} if len(_encode(kept)) <= MAX_DATA_BYTES else {"cut": note.strip()}
+
+
+def _cut(value: Any, limit: int, note: str) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= limit else value[:limit] + note
+    if isinstance(value, dict):
+        return {key: _cut(item, limit, note) for key, item in list(value.items())[:200]}
+    if isinstance(value, list):
+        return [_cut(item, limit, note) for item in value[:200]]
+    return value

@@ -1,0 +1,334 @@
+"""Writes of people and machines on investigations: start, message, interrupt, answer."""
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import transaction
+
+from controlplane.audit.services import audit_record
+from controlplane.configs.limits import runtime_kind
+from controlplane.configs.selectors import config_effective
+from controlplane.core import clock
+from controlplane.core.actor import Actor
+from controlplane.core.errors import Conflict, NotFound, invalid
+from controlplane.core.permissions import Action
+from controlplane.core.redaction import redact_json, redact_text
+from controlplane.investigations import bus, selectors
+from controlplane.investigations.lifecycle import (
+    Outcome,
+    next_run,
+    open_tools_closed,
+    run_end_unclaimed,
+    run_queue,
+    run_resume,
+)
+from controlplane.investigations.log import append, new_event
+from controlplane.investigations.models import Artifact, Message, Run, RunStatus, Thread, Visibility
+from controlplane.orgs.models import Node
+from controlplane.orgs.selectors import node_is_archived, node_require
+from controlplane.runtimes import events
+from controlplane.runtimes.events import EventType
+from controlplane.runtimes.registry import get_runtime
+from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_validate
+
+MAX_PROMPT_CHARS = 32_000
+MAX_ALERT_BYTES = 1024 * 1024
+MAX_ANSWER_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    thread: Thread
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message was stored; ``run`` is the run it started, ``None`` when a running one will take it up."""
+
+    message: Message
+    run: Run | None
+    pending_count: int
+
+
+def investigation_start(
+    *,
+    actor: Actor,
+    team: Node,
+    prompt: str,
+    alert: Mapping[str, Any] | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    visibility: str | None = None,
+    runtime: str | None = None,
+    sample: bool = False,
+) -> Started:
+    """Open a thread and queue its first run. Prompt, alert and evidence are redacted before anything is stored.
+
+    Args:
+        actor: needs ``run.create`` on ``team``.
+        team: the node whose configuration the run uses.
+        prompt: 1 to 32,000 characters after trimming.
+        alert: the alert's JSON object, at most 1 MiB encoded.
+        evidence: a ``snapshot/1`` object (recorded evidence), at most 8 MiB encoded.
+        visibility: ``private`` or ``team``; by default people's own are private, all others are for the team.
+        runtime: a runtime's name instead of the configured one.
+        sample: marks a shipped sample, which never becomes history.
+
+    Raises:
+        InvalidInput: a field breaks its rule; ``errors`` names it.
+        NotFound, PermissionDenied: the team is not the actor's to use.
+    """
+    node_require(actor=actor, action=Action.RUN_CREATE, node=team)
+    if node_is_archived(team.pk):
+        raise invalid("/team", "team_archived", "This team is archived and takes no new investigations.")
+    text = clean_text(prompt, pointer="/prompt", limit=MAX_PROMPT_CHARS)
+    effective = config_effective(node_id=team.pk)
+    kind = runtime or runtime_kind(effective.document)
+    get_runtime(kind)
+    clean_alert = _clean_alert(alert)
+    snapshot = None if evidence is None else redact_json(snapshot_validate(evidence))
+    with transaction.atomic():
+        thread = Thread.objects.create(
+            organization_id=team.organization_id,
+            node=team,
+            title=_title(text),
+            visibility=_visibility(actor, visibility),
+            starter_id=actor.user_id,
+            started_by=actor.principal,
+            started_by_label=actor.label[:200],
+            channel=actor.channel.value,
+            sample=sample,
+        )
+        run = Run(
+            thread=thread,
+            number=1,
+            prompt=text,
+            alert=clean_alert,
+            artifact=None if snapshot is None else _artifact_create(team.organization_id, snapshot),
+            runtime=kind,
+            requested_by=actor.principal,
+            requested_by_label=actor.label[:200],
+            config_chain=[[str(node), version] for node, version in effective.chain],
+        )
+        run_queue(run, sample=sample)
+        audit_record(
+            actor=actor,
+            organization_id=team.organization_id,
+            action="investigation.start",
+            object_kind="thread",
+            object_id=str(thread.pk),
+            node_id=team.pk,
+            after={"run": str(run.pk), "runtime": kind, "visibility": thread.visibility, "sample": sample},
+        )
+    thread.active_run = run.pk
+    return Started(thread, run)
+
+
+def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
+    """Say something to a thread: a running turn takes it up (or the next one does), an idle thread starts its next run.
+
+    Two callers at once are serialised on the thread's row: one starts a run, the other's message joins it.
+
+    Raises:
+        NotFound, PermissionDenied: the thread is not the actor's to steer.
+        InvalidInput: ``text`` is empty or longer than 32,000 characters.
+    """
+    thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
+    cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
+    if node_is_archived(thread.node_id):
+        raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
+    with transaction.atomic():
+        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        message = Message.objects.create(
+            thread=thread, run=None, text=cleaned, by=actor.principal, by_label=actor.label[:200]
+        )
+        pending = Message.objects.filter(thread=thread, delivered_at__isnull=True).count()
+        queued = events.MessageQueued(
+            message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=pending
+        )
+        append(
+            thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)]
+        )
+        run = None
+        if thread.active_run is None:
+            run = next_run(
+                thread_id=thread.pk,
+                previous=Run.objects.filter(thread=thread).order_by("-number")[0],
+                prompt=cleaned,
+                requested_by=actor.principal,
+                requested_by_label=actor.label[:200],
+                messages=[message],
+            )
+            pending = 0
+        else:
+            transaction.on_commit(bus.wake_workers)
+        audit_record(
+            actor=actor,
+            organization_id=thread.organization_id,
+            action="thread.message",
+            object_kind="thread",
+            object_id=str(thread.pk),
+            node_id=thread.node_id,
+            after={"message": str(message.pk), "run": str(run.pk) if run else None},
+        )
+    return Accepted(message, run, pending)
+
+
+def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
+    """Ask the thread's active run to stop. One that no worker holds ends at once; a running one within seconds.
+
+    Asking again changes nothing.
+
+    Raises:
+        NotFound, PermissionDenied: the thread is not the actor's to control.
+        Conflict: ``nothing_running``.
+    """
+    thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
+    with transaction.atomic():
+        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        if thread.active_run is None:
+            raise Conflict("Nothing is running on this thread.", code="nothing_running")
+        run = Run.objects.get(pk=thread.active_run)
+        first = Run.objects.filter(pk=run.pk, interrupt_requested_at__isnull=True).update(
+            interrupt_requested_at=clock.now(), interrupt_requested_by=actor.label[:200]
+        )
+        if first and run.status in (RunStatus.QUEUED, RunStatus.WAITING):
+            closing = open_tools_closed(thread.pk, run.pk, "Stopped before this tool answered.")
+            run_end_unclaimed(thread, run, Outcome("interrupted", reason="stopped", closing=closing))
+        elif first:
+            transaction.on_commit(bus.wake_workers)
+        if first:
+            audit_record(
+                actor=actor,
+                organization_id=thread.organization_id,
+                action="run.interrupt",
+                object_kind="run",
+                object_id=str(run.pk),
+                node_id=thread.node_id,
+            )
+        run.refresh_from_db()
+    return run
+
+
+def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: Mapping[str, str]) -> Run:
+    """Answer the question the thread's run waits for; the run is queued again with the answers. The first answer wins.
+
+    Raises:
+        NotFound, PermissionDenied: the thread is not the actor's to control.
+        InvalidInput: ``answers`` is empty, or not short texts by short names.
+        Conflict: ``not_waiting``: the run does not wait for this request (any more).
+    """
+    thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
+    cleaned = _clean_answers(answers)
+    with transaction.atomic():
+        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        resume = {"request_id": request_id, "outcome": "answered", "answers": cleaned}
+        run_id = thread.active_run
+        if run_id is None or not run_resume(run_id, request_id=request_id, resume=resume):
+            raise Conflict("The run does not wait for this answer (any more).", code="not_waiting")
+        answered = events.QuestionAnswered(request_id=request_id, answers=cleaned, by=actor.label[:200])
+        append(thread_id=thread.pk, events=[new_event(EventType.QUESTION_ANSWERED, answered, run_id=run_id)])
+        audit_record(
+            actor=actor,
+            organization_id=thread.organization_id,
+            action="run.answer",
+            object_kind="run",
+            object_id=str(run_id),
+            node_id=thread.node_id,
+            after={"request": request_id},
+        )
+        return Run.objects.get(pk=run_id)
+
+
+def artifact_content(artifact: Artifact) -> Any:
+    """Return the JSON value of an artifact.
+
+    Raises:
+        NotFound: its bytes are not the ones that were stored.
+    """
+    raw = zlib.decompress(bytes(artifact.content))
+    if hashlib.sha256(raw).hexdigest() != artifact.sha256:
+        raise NotFound("The stored evidence is damaged.", code="artifact_damaged")
+    return orjson.loads(raw)
+
+
+def clean_text(value: object, *, pointer: str, limit: int) -> str:
+    """Return a person's text trimmed, redacted and without NUL, which no database column can hold.
+
+    Raises:
+        InvalidInput: ``not_text``, ``blank`` or ``too_long``, pointing at ``pointer``.
+    """
+    if not isinstance(value, str):
+        raise invalid(pointer, "not_text", "This must be a string.")
+    text = value.replace("\x00", "\ufffd").strip()
+    if not text:
+        raise invalid(pointer, "blank", "This must not be empty.")
+    if len(text) > limit:
+        raise invalid(pointer, "too_long", f"This has {len(text)} characters; at most {limit} are accepted.")
+    return redact_text(text)
+
+
+def _clean_alert(alert: Mapping[str, Any] | None) -> Any:
+    if alert is None:
+        return None
+    if not isinstance(alert, Mapping):
+        raise invalid("/alert", "not_an_object", "An alert is a JSON object.")
+    encoded = orjson.dumps(alert)
+    if len(encoded) > MAX_ALERT_BYTES:
+        detail = f"The alert has {len(encoded)} bytes; at most {MAX_ALERT_BYTES} are accepted."
+        raise invalid("/alert", "too_large", detail)
+    return _without_nul(redact_json(alert))
+
+
+def _without_nul(value: Any) -> Any:
+    """Return ``value`` without NUL characters, which PostgreSQL's jsonb refuses."""
+    encoded = orjson.dumps(value)
+    return orjson.loads(encoded.replace(b"\\u0000", b"\\ufffd")) if b"\\u0000" in encoded else value
+
+
+def _clean_answers(answers: object) -> dict[str, str]:
+    if not isinstance(answers, Mapping) or not answers:
+        raise invalid("/answers", "answers_required", "Give at least one answer: an object of texts.")
+    if len(answers) > 20:
+        raise invalid("/answers", "too_many", f"There are {len(answers)} answers; at most 20 are accepted.")
+    return {
+        clean_text(name, pointer="/answers", limit=500): clean_text(
+            value, pointer=f"/answers/{_escape(str(name))}", limit=MAX_ANSWER_CHARS
+        )
+        for name, value in answers.items()
+    }
+
+
+def _escape(name: str) -> str:
+    return name[:80].replace("~", "~0").replace("/", "~1")
+
+
+def _visibility(actor: Actor, wanted: str | None) -> str:
+    if wanted is None:
+        return Visibility.PRIVATE if actor.is_person else Visibility.TEAM
+    if wanted not in Visibility.values:
+        raise invalid("/visibility", "unknown_visibility", "Visibility is private or team.")
+    if wanted == Visibility.PRIVATE and not actor.is_person:
+        raise invalid("/visibility", "private_needs_person", "Only a person can own a private thread.")
+    return wanted
+
+
+def _artifact_create(organization_id: UUID, snapshot: Any) -> Artifact:
+    raw = orjson.dumps(snapshot)
+    return Artifact.objects.create(
+        organization_id=organization_id,
+        format=FORMAT,
+        sha256=hashlib.sha256(raw).hexdigest(),
+        size_bytes=len(raw),
+        content=zlib.compress(raw, 6),
+    )
+
+
+def _title(text: str) -> str:
+    line = text.splitlines()[0].strip()
+    return line if len(line) <= 120 else line[:117].rstrip() + "…"

@@ -1,0 +1,269 @@
+"""``GET /api/v1/threads/{id}/stream``: server-sent events as a plain ASGI application.
+
+A Django view would hold an OS thread for each open stream; this holds a task. It uses the same token check, selectors
+and log as everything else.
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs
+from uuid import UUID
+
+import orjson
+import structlog
+from django.conf import settings
+from django.http.cookie import parse_cookie
+from django.http.request import split_domain_port, validate_host
+
+from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
+from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.core import errors
+from controlplane.core.actor import Actor, Channel
+from controlplane.core.rest import PROBLEM, as_app_error
+from controlplane.investigations import metrics
+from controlplane.investigations.hub import Channel as ThreadChannel
+from controlplane.investigations.hub import Frame, Hub
+from controlplane.investigations.models import Thread
+from controlplane.investigations.selectors import thread_get
+
+log = structlog.get_logger(__name__)
+
+PATH: Final = re.compile(r"/api/v1/threads/(?P<thread>[0-9a-fA-F-]{36})/stream/?\Z")
+RECHECK_SECONDS: Final = 60.0
+RETRY_MS: Final = 1000
+MAX_WRITE_BYTES: Final = 256 * 1024
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the request carries; kept so that the permission can be checked again while the stream is open."""
+
+    bearer: str | None
+    session: str | None
+    address: str | None
+
+    def actor(self) -> Actor:
+        """Return who this is now.
+
+        Raises:
+            NotAuthenticated: nobody (any more).
+        """
+        if self.bearer is not None:
+            return actor_for_bearer(self.bearer, channel=Channel.API, address=self.address)
+        if self.session:
+            actor = actor_for_session_cookie(self.session, channel=Channel.WEB, address=self.address)
+            if actor is not None:
+                return actor
+        raise errors.NotAuthenticated
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A reader that may see the thread; ``starter`` also sees what is addressed to its starter alone."""
+
+    thread_id: UUID
+    starter: bool
+
+
+def matches(path: str) -> bool:
+    """Return whether this application serves ``path``."""
+    return PATH.match(path) is not None
+
+
+class ThreadStream:
+    """The application; one per process, beside the hub it reads."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            _check_request(scope)
+            thread_id = _thread_id(scope["path"])
+            credentials = _credentials(scope)
+            viewer = await self._hub.database.call(_authorise, credentials, thread_id)
+            cursor = _cursor(scope)
+        except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
+            await _send_problem(send, as_app_error(error))
+            return
+        with metrics.streams_open.track_inprogress():
+            await self._serve(viewer, credentials, cursor, receive, send)
+
+    async def _serve(
+        self, viewer: Viewer, credentials: Credentials, cursor: int, receive: Receive, send: Send
+    ) -> None:
+        """Run the pump until the client leaves or the pump ends, whichever is first; the other is cancelled."""
+        pump = asyncio.create_task(self._pump(viewer, credentials, cursor, send))
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pump.cancel()
+            gone.cancel()
+            outcomes = await asyncio.gather(pump, gone, return_exceptions=True)
+        failure = outcomes[0]
+        if isinstance(failure, Exception) and not isinstance(failure, OSError):
+            log.warning("stream.broken", error=type(failure).__name__, thread=str(viewer.thread_id))
+
+    async def _pump(self, viewer: Viewer, credentials: Credentials, cursor: int, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        await _write(send, b"retry: %d\n: open\n\n" % RETRY_MS)
+        loop = asyncio.get_running_loop()
+        closes_at = loop.time() + settings.STREAM_LIFETIME_SECONDS * random.uniform(0.8, 1.15)  # noqa: S311 (jitter)
+        recheck_at = loop.time() + RECHECK_SECONDS
+        async with self._hub.watch(viewer.thread_id) as channel:
+            if cursor > channel.head:  # ahead of us only if another process told it more than ours has read yet
+                await channel.catch_up(self._hub.database)
+            if cursor > channel.head:
+                await _write(send, _reset(viewer.thread_id, channel.head))
+                cursor = 0
+            with channel.waiter() as changed:
+                while not self._hub.draining.is_set() and loop.time() < closes_at:
+                    changed.clear()
+                    cursor = await self._send_ready(viewer, channel, cursor, send)
+                    if loop.time() >= recheck_at:
+                        if not await self._still_allowed(credentials, viewer.thread_id):
+                            break  # the client comes back and is told why
+                        recheck_at = loop.time() + RECHECK_SECONDS
+                    if not await _wait(changed, settings.STREAM_HEARTBEAT_SECONDS):
+                        await _write(send, b": hb %d\n\n" % channel.head)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _still_allowed(self, credentials: Credentials, thread_id: UUID) -> bool:
+        try:
+            await self._hub.database.call(_authorise, credentials, thread_id)
+        except errors.AppError:
+            return False
+        return True
+
+    async def _send_ready(self, viewer: Viewer, channel: ThreadChannel, cursor: int, send: Send) -> int:
+        """Send everything after ``cursor`` that is there, and return the new cursor."""
+        while not self._hub.draining.is_set():
+            frames = channel.after(cursor)
+            if frames is None:
+                frames = await self._hub.read(viewer.thread_id, after=cursor)
+            if not frames:
+                return cursor
+            for body in _batches(frames, starter=viewer.starter):
+                await _write(send, body)
+            cursor = frames[-1].seq
+        return cursor
+
+
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:
+    actor = credentials.actor()
+    thread: Thread = thread_get(actor, thread_id)
+    starter = actor.user_id is not None and thread.starter_id == actor.user_id
+    return Viewer(thread.pk, starter)
+
+
+def _check_request(scope: Scope) -> None:
+    """Hold the stream to what Django's own middleware demands of every other route."""
+    if scope["method"] != "GET":
+        raise _MethodNotAllowed("A stream is read with GET.", headers={"Allow": "GET"})
+    domain, _ = split_domain_port(_header(scope, b"host"))
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
+        raise errors.MalformedRequest("This host is not served here.", code="host_not_allowed")
+
+
+class _MethodNotAllowed(errors.AppError):
+    status, default_code, title = 405, "method_not_allowed", "Method not allowed"
+
+
+def _thread_id(path: str) -> UUID:
+    found = PATH.match(path)
+    try:
+        return UUID(found["thread"] if found else "")
+    except ValueError:
+        raise errors.NotFound from None
+
+
+def _credentials(scope: Scope) -> Credentials:
+    client = scope.get("client")
+    cookies = parse_cookie(_header(scope, b"cookie"))
+    return Credentials(
+        bearer=bearer_of(_header(scope, b"authorization"), _header(scope, TEAM_TOKEN_HEADER.lower().encode())),
+        session=cookies.get(settings.SESSION_COOKIE_NAME),
+        address=client[0] if client else None,
+    )
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def _cursor(scope: Scope) -> int:
+    """Return the larger valid one of ``Last-Event-ID`` and ``?after=``: an automatic reconnect repeats the old URL."""
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    last_seen = _header(scope, b"last-event-id")
+    after = query.get("after", [""])[-1]
+    if after and not _is_seq(after):
+        raise errors.MalformedRequest("after must be a whole number, 0 or larger.", code="bad_cursor")
+    return max([int(value) for value in (last_seen, after) if _is_seq(value)], default=0)
+
+
+def _is_seq(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+def _reset(thread_id: UUID, head: int) -> bytes:
+    """Return the frame that tells a client to forget what it has: its cursor is from another history. It has no id."""
+    data = {"type": "reset", "thread_id": str(thread_id), "data": {"reason": "cursor_ahead", "head": head}}
+    return b"event: reset\ndata: %s\n\n" % orjson.dumps(data)
+
+
+def _batches(frames: list[Frame], *, starter: bool) -> list[bytes]:
+    """Join frames into writes of bounded size: a burst costs few writes, a long replay little memory."""
+    batches: list[bytes] = []
+    batch: list[bytes] = []
+    size = 0
+    for frame in frames:
+        body = frame.bytes_for(starter=starter)
+        batch.append(body)
+        size += len(body)
+        if size >= MAX_WRITE_BYTES:
+            batches.append(b"".join(batch))
+            batch, size = [], 0
+    if batch:
+        batches.append(b"".join(batch))
+    return batches
+
+
+async def _write(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_problem(send: Send, error: errors.AppError) -> None:
+    headers = [(b"content-type", PROBLEM.encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": orjson.dumps(error.as_problem())})

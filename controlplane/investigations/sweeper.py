@@ -1,0 +1,32 @@
+"""The sweep, in every process, so that a dead worker is noticed whichever process is left."""
+
+import threading
+
+import structlog
+from django.conf import settings
+from django.db import connections
+
+from controlplane.core.db import run_job
+from controlplane.investigations.lifecycle import runs_sweep
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper(threading.Thread):
+    """Calls :func:`runs_sweep` every ``SWEEP_SECONDS``; survives a locked or restarting database."""
+
+    def __init__(self) -> None:
+        super().__init__(name="run-sweeper", daemon=True)
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        while not self._ending.wait(settings.SWEEP_SECONDS):
+            try:
+                run_job(runs_sweep)
+            except Exception:  # the next sweep tries again
+                log.exception("sweep.failed")
+        connections.close_all()
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join(timeout=10)

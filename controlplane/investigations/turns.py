@@ -1,0 +1,128 @@
+"""Building the turn that a runtime is handed, from the rows of its run."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from controlplane.configs.limits import limits_for
+from controlplane.configs.selectors import config_effective
+from controlplane.investigations.lifecycle import Claim
+from controlplane.investigations.models import Event, Message, Run
+from controlplane.investigations.services import artifact_content
+from controlplane.runtimes.events import EventType
+from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
+from controlplane.runtimes.sources.tools import toolbox_for_snapshot
+
+MAX_HISTORY_TURNS = 20
+
+
+class RunControl:
+    """The outside's hand on one running turn: filled by the worker's keeper thread, read by the runtime.
+
+    ``stopped`` is set, on the worker's loop, when somebody asked the run to stop or its lease is gone.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.stopped = asyncio.Event()
+        self.lease_lost = False
+        self._interrupted = False
+        self._loop = loop
+        self._inbox: dict[UUID, str] = {}
+        self._taken: list[UUID] = []
+        self._seen: set[UUID] = set()
+
+    @property
+    def interrupted(self) -> bool:
+        return self._interrupted
+
+    def take_messages(self) -> Sequence[str]:
+        texts = list(self._inbox.values())
+        self._taken += self._inbox
+        self._inbox.clear()
+        return texts
+
+    def taken(self) -> list[UUID]:
+        """Return, once, the messages the runtime took since the last call; the worker records them as delivered."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    def deliver(self, messages: Sequence[tuple[UUID, str]]) -> None:
+        """Offer messages to the runtime; called from any thread, each message counts once."""
+        self._loop.call_soon_threadsafe(self._deliver, messages)
+
+    def _deliver(self, messages: Sequence[tuple[UUID, str]]) -> None:
+        for id_, text in messages:
+            if id_ not in self._seen:
+                self._seen.add(id_)
+                self._inbox[id_] = text
+
+    def interrupt(self) -> None:
+        """Ask the runtime to stop; called from any thread."""
+        self._interrupted = True
+        self._loop.call_soon_threadsafe(self.stopped.set)
+
+    def lose(self) -> None:
+        """Say that the lease is gone; called from any thread."""
+        self.lease_lost = True
+        self._loop.call_soon_threadsafe(self.stopped.set)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """What the worker itself needs of the run beside the turn."""
+
+    runtime: str
+    last_seq: int
+
+
+def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]:
+    """Return the turn of a claimed run. Reads only."""
+    run = Run.objects.select_related("thread__node", "thread__organization", "artifact").get(pk=claim.run_id)
+    thread = run.thread
+    effective = config_effective(node_id=thread.node_id)
+    limits = limits_for(effective.document)
+    snapshot = artifact_content(run.artifact) if run.artifact else None
+    turn = TurnContext(
+        run_id=run.pk,
+        thread_id=thread.pk,
+        turn=run.number,
+        attempt=claim.attempt,
+        team=f"{thread.organization.slug}/{thread.node.slug}",
+        prompt=run.prompt,
+        alert=run.alert,
+        history=_history(run),
+        config=effective.document,
+        limits=limits,
+        toolbox=toolbox_for_snapshot(snapshot, alert=run.alert, turn=run.number, limits=limits),
+        control=control,
+        resume=None if run.resume is None else Resume(**run.resume),
+        events=_own_events(run) if claim.attempt > 1 else (),
+        sample=thread.sample,
+    )
+    return turn, TurnRow(run.runtime, thread.last_seq)
+
+
+def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:
+    """Return the thread's messages no run has taken up, oldest first."""
+    rows = Message.objects.filter(thread_id=thread_id, delivered_at__isnull=True).order_by("created_at", "id")
+    return list(rows.values_list("pk", "text"))
+
+
+def _history(run: Run) -> list[HistoryTurn]:
+    earlier = list(Run.objects.filter(thread_id=run.thread_id, number__lt=run.number).order_by("-number")[:MAX_HISTORY_TURNS])
+    answers = Event.objects.filter(
+        thread_id=run.thread_id, run_id__in=[item.pk for item in earlier], type=EventType.RESULT
+    ).order_by("seq")
+    texts: dict[UUID | None, str] = {
+        run_id: orjson.loads(data).get("text", "") for run_id, data in answers.values_list("run_id", "data")
+    }
+    return [HistoryTurn(item.prompt, texts.get(item.pk, ""), item.status) for item in reversed(earlier)]
+
+
+def _own_events(run: Run) -> list[tuple[str, dict[str, Any]]]:
+    rows = Event.objects.filter(thread_id=run.thread_id, run_id=run.pk).order_by("seq")
+    return [(type_, orjson.loads(data)) for type_, data in rows.values_list("type", "data")]

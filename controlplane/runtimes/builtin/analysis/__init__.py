@@ -1,0 +1,1 @@
+"""Reasoning over evidence, in small pure functions: no clock, no files, no network."""

@@ -1,0 +1,87 @@
+"""Reading an alert, whatever sent it: who is meant, what is said to be wrong, whether it still fires."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controlplane.runtimes.sources.formats.parts import items, mapping, text
+
+_MOST_TEXTS: Final = 400
+_TEXT_CHARS: Final = 4_000
+_WORDS_CHARS: Final = 20_000
+_MOST_NAMES: Final = 500
+_QUIET: Final = frozenset({"normal", "ok", "resolved", "inactive", "recovered", "closed"})
+_DESCRIBING: Final = ("summary", "description", "message", "error", "suspected_symptom", "title", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertView:
+    """``words`` is everything the alert says in lower case; ``firing`` is ``None`` when it does not say."""
+
+    title: str
+    summary: str
+    severity: str
+    firing: bool | None
+    words: str
+
+    def names(self, objects: Sequence[str]) -> list[str]:
+        """Return which of ``objects`` the alert speaks of, the longest names first."""
+        return named_in(self.words, objects)
+
+
+def read_alert(alert: Mapping[str, Any] | None) -> AlertView | None:
+    """Return the alert as the rules need it; the shapes of Alertmanager, Datadog, CloudWatch and plain text all do."""
+    if not alert:
+        return None
+    labels = {**mapping(alert.get("labels")), **mapping(alert.get("commonLabels"))}
+    notes = {**mapping(alert.get("annotations")), **mapping(alert.get("commonAnnotations"))}
+    texts = [value[:_TEXT_CHARS] for value in _texts(alert)]
+    title = text(alert.get("title")) or text(labels.get("alertname")) or text(alert.get("name")) or "Alert"
+    described = [text(part.get(key)) for part in (notes, alert) for key in _DESCRIBING]
+    state = text(alert.get("state", alert.get("status"))).strip().lower()
+    return AlertView(
+        title=title[:200],
+        summary=next((said for said in described if said and said != title), "")[:1_000],
+        severity=text(labels.get("severity", alert.get("severity"))).strip().lower()[:40],
+        firing=None if not state else state not in _QUIET,
+        words=" ".join(texts).lower()[:_WORDS_CHARS],
+    )
+
+
+def named_in(words: str, objects: Sequence[str]) -> list[str]:
+    """Return which of ``objects`` occur in ``words`` as whole names, not as parts of longer ones."""
+    lowered = words.lower()
+    found: list[str] = []
+    for name in sorted(objects, key=len, reverse=True)[:_MOST_NAMES]:
+        pattern = rf"(?<![a-z0-9_-]){re.escape(name.lower())}(?![a-z0-9_]|-[a-z0-9])"
+        if len(name) > 1 and re.search(pattern, lowered):
+            found.append(name)
+    return found
+
+
+def without_names(message: str, objects: Sequence[str]) -> str:
+    """Return a message in lower case without the names of objects, so that a name never decides what it means."""
+    lowered = message.lower()
+    for name in objects:
+        if len(name) > 2:
+            lowered = lowered.replace(name.lower(), "…")
+    return lowered
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON, breadth first, not endlessly many."""
+    level, count = [value], 0
+    while level:
+        following: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                yield item
+                count += 1
+                if count >= _MOST_TEXTS:
+                    return
+            elif isinstance(item, Mapping):
+                following += list(item.values())[:_MOST_TEXTS]
+            else:
+                following += list(items(item))[:_MOST_TEXTS]
+        level = following

@@ -1,0 +1,122 @@
+"""Where a series changes its level, robustly: medians and absolute deviations, so that single spikes decide nothing.
+
+Every result keeps when the series is scaled or shifted (``a * x + b``): it depends on shape, not on units.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+_NORMAL: Final = 1.4826  # the median absolute deviation of a normal distribution is sigma / 1.4826
+_LEAST_AFTER: Final = 2  # a change that lasts one sample is a spike
+_RANGE_SHARE: Final = 0.02  # nothing below 2 % of the whole range counts as more than noise
+_TREND_POINTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """``index`` is the first sample off the old level; ``before`` and ``after`` are the medians of the two levels.
+
+    ``score`` is their distance in units of the noise around them.
+    """
+
+    index: int
+    before: float
+    after: float
+    score: float
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation as the median absolute deviation estimates it."""
+    if not values:
+        return 0.0
+    centre = median(values)
+    return _NORMAL * median(abs(value - centre) for value in values)
+
+
+def noise(values: Sequence[float]) -> float:
+    """Return the standard deviation of the noise, from sample to sample: steps and slow drifts do not count."""
+    steps = [after - before for before, after in pairwise(values)]
+    return deviation(steps) / math.sqrt(2)
+
+
+def change_point(values: Sequence[float], *, least_score: float = 4.0) -> ChangePoint | None:
+    """Return the one change of level that explains most, or ``None`` if no change stands out of the noise.
+
+    The split minimises the absolute deviations from the two medians. Its place is then moved back to where the series
+    first left the old level for good, so that a ramp is dated at its beginning.
+
+    Args:
+        values: at least five samples in order of time; fewer give ``None``. Cost grows with the square of their number.
+        least_score: how many standard deviations of noise lie between the levels.
+    """
+    count = len(values)
+    span = max(values, default=0.0) - min(values, default=0.0)
+    if count < 5 or span <= 0:
+        return None
+    split = min(range(1, count - _LEAST_AFTER + 1), key=lambda index: _cost(values[:index]) + _cost(values[index:]))
+    before, after = values[:split], values[split:]
+    low, high = median(before), median(after)
+    spread = max(noise(values), _pooled(before, after), _RANGE_SHARE * span)
+    score = abs(high - low) / spread
+    if score < least_score:
+        return None
+    return ChangePoint(_onset(values, split, low, high, spread), low, high, score)
+
+
+def trend(values: Sequence[float]) -> float:
+    """Return Kendall's tau against time, from -1 (always falling) to 1 (always rising); 0 for a constant series.
+
+    Source: M. G. Kendall, "A new measure of rank correlation", 1938. Long series are thinned to 60 points.
+    """
+    step = max(1, len(values) // _TREND_POINTS)
+    points = values[::step]
+    pairs = [(earlier, later) for place, earlier in enumerate(points) for later in points[place + 1 :]]
+    if not pairs:
+        return 0.0
+    return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
+
+
+def concordance(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Kendall's tau of two series of the same length: 1 when they always move together, -1 when against."""
+    step = max(1, len(first) // _TREND_POINTS)
+    points = list(zip(first, second, strict=False))[::step]
+    pairs = [(one, other) for place, one in enumerate(points) for other in points[place + 1 :]]
+    if not pairs:
+        return 0.0
+    signs = (_sign(b[0] - a[0]) * _sign(b[1] - a[1]) for a, b in pairs)
+    return sum(signs) / len(pairs)
+
+
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def _cost(values: Sequence[float]) -> float:
+    centre = median(values)
+    return sum(abs(value - centre) for value in values)
+
+
+def _pooled(before: Sequence[float], after: Sequence[float]) -> float:
+    weight = len(before) + len(after)
+    return (deviation(before) * len(before) + deviation(after) * len(after)) / weight
+
+
+def _onset(values: Sequence[float], split: int, low: float, high: float, spread: float) -> int:
+    """Return the first sample of the run up to ``split`` that lies off the old level, towards the new one.
+
+    Along a ramp the median of the old level is off already, so the level is taken from what lies before the run.
+    """
+    rising = high > low
+    index = split
+    while index > 1:
+        rest = values[: index - 1]
+        level = median(rest)
+        moved = values[index - 1] - level if rising else level - values[index - 1]
+        if moved <= max(3 * deviation(rest), min(spread, abs(high - low) / 10)):
+            break
+        index -= 1
+    return index

@@ -1,0 +1,32 @@
+"""Fixtures of the whole suite."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests.factories import Tree, make_tree
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Let SQLite empty the audit table between transactional tests: Django's flush deletes row by row there.
+
+    PostgreSQL truncates, which the trigger does not see. ``tests/audit`` puts the trigger back where it is the subject.
+    """
+    with django_db_blocker.unblock():
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute("DROP TRIGGER IF EXISTS audit_no_delete")
+
+
+@pytest.fixture
+def tree(db: None) -> Tree:
+    """The organization ``demo``: root, group ``engineering``, teams ``payments`` and ``platform``."""
+    return make_tree()
+
+
+@pytest.fixture
+def other_tree(db: None) -> Tree:
+    """A second organization, ``rival``, with nodes of the same slugs."""
+    return make_tree("rival")

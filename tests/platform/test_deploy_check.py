@@ -1,0 +1,70 @@
+"""``manage.py`` as an operator runs it: what it says of an unsafe or impossible configuration."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "k" * 20 + "0123456789" * 4
+SAFE = {
+    "OPENSRE_MODE": "production",
+    "DATABASE_URL": "postgres://opensre:hunter2@db.example/opensre",
+    "SECRET_KEY": KEY,
+    "TOKEN_PEPPERS": f'{{"1": "{KEY}"}}',
+    "AUDIT_KEYS": f'{{"1": "{KEY}"}}',
+    "ALLOWED_HOSTS": "opensre.example",
+}
+
+
+@pytest.fixture
+def manage(tmp_path: Path) -> object:
+    """Run ``manage.py`` with the project's own settings and no environment but the given one."""
+
+    def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        base = {"PATH": os.environ["PATH"], "OPENSRE_DATA_DIR": str(tmp_path / "data")}
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT, env=base | environ, text=True, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_check_deploy__production_with_nothing_set__names_every_variable(manage: object) -> None:
+    assert callable(manage)
+    done = manage("check", "--deploy", OPENSRE_MODE="production", DEBUG="true")
+    assert done.returncode == 1
+    for variable in ("SECRET_KEY", "TOKEN_PEPPERS", "AUDIT_KEYS", "ALLOWED_HOSTS", "DEBUG", "DATABASE_URL"):
+        assert f") {variable} " in done.stderr, variable
+    assert "Traceback" not in done.stderr
+
+
+def test_check_deploy__safe_production__finds_no_error(manage: object) -> None:
+    assert callable(manage)
+    done = manage("check", "--deploy", "--fail-level", "WARNING", **SAFE)
+    assert (done.returncode, done.stderr) == (0, "System check identified no issues (0 silenced).\n")
+
+
+def test_check_deploy__local_mode__says_that_it_is_local_mode(manage: object) -> None:
+    assert callable(manage)
+    done = manage("check", "--deploy")
+    assert done.returncode == 0
+    assert "OPENSRE_MODE is 'local'" in done.stderr
+
+
+def test_manage__wrong_variable__is_one_line_without_its_value(manage: object) -> None:
+    assert callable(manage)
+    done = manage("check", DATABASE_URL="mysql://root:hunter2@db/x")
+    assert done.returncode == 1
+    assert done.stderr == "Configuration error: DATABASE_URL must begin with postgres:// or sqlite:///.\n"
+
+
+def test_dev__in_production__is_refused_before_anything_is_touched(manage: object, tmp_path: Path) -> None:
+    assert callable(manage)
+    done = manage("dev", **SAFE)
+    assert done.returncode == 1
+    assert "OPENSRE_MODE=local" in done.stderr
+    assert not (tmp_path / "data" / "opensre.sqlite3").exists()

@@ -1,0 +1,56 @@
+"""What every page's template knows, without any query beyond the session's user."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.http import HttpRequest
+
+#: Route name → the entry of the main navigation it belongs to.
+SECTIONS = {
+    "home": "home",
+    "investigation_new": "home",
+    "thread": "runs",
+    "runs": "runs",
+    "config": "config",
+    "config_node": "config",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The signed-in person as the page's corner shows it. ``operator`` may open the administration."""
+
+    name: str
+    username: str
+    operator: bool
+
+    @property
+    def initials(self) -> str:
+        words = self.name.split() or [self.username]
+        return "".join(word[0] for word in words[:2])
+
+
+class PageContext:
+    """Worked out when a template asks: an error page must not touch the session."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+
+    @cached_property
+    def person(self) -> Person | None:
+        """The signed-in member, ``None`` for nobody and for operators, who have no pages here."""
+        user = getattr(self._request, "user", None)
+        if user is None or not user.is_authenticated or user.organization_id is None:
+            return None
+        return Person(name=user.display_name, username=user.username, operator=user.is_staff)
+
+    @cached_property
+    def section(self) -> str:
+        """The entry of the main navigation that is current, or ``""``."""
+        match = self._request.resolver_match
+        return SECTIONS.get(match.url_name or "", "") if match else ""
+
+
+def page_context(request: HttpRequest) -> dict[str, PageContext]:
+    """Context processor: ``page``."""
+    return {"page": PageContext(request)}

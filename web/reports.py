@@ -1,0 +1,133 @@
+"""A report as its page shows it: citations numbered in reading order, observation and inference told apart."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from controlplane.investigations.selectors import ObservationRef, RunView
+from controlplane.runtimes.report import Category, Hypothesis, Report
+
+_PRIORITIES: Final = (("immediate", "Now"), ("short_term", "Soon"), ("long_term", "Later"))
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A numbered reference to an observation; ``seen`` is ``None`` when the log has none of that id."""
+
+    number: int
+    id: str
+    seen: ObservationRef | None
+
+
+Citations = tuple[Citation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A text with what it rests on."""
+
+    text: str
+    citations: Citations
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A hypothesis at its rank; the first is the best."""
+
+    rank: int
+    hypothesis: Hypothesis
+    supports: Citations
+    contradicts: Citations
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    at: datetime
+    text: str
+    citations: Citations
+
+
+class ReportPage:
+    """The view of one finished run's report. Citation numbers follow the order in which the page shows them."""
+
+    def __init__(self, report: Report, observations: Mapping[str, ObservationRef]) -> None:
+        self.report = report
+        self._observations = observations
+        self._numbers: dict[str, Citation] = {}
+        self.explanations = [
+            Explanation(rank, item, self._cite(item.supports), self._cite(item.contradicts))
+            for rank, item in enumerate(report.hypotheses, start=1)
+        ]
+        self.claims = [
+            Statement(claim.text, self._cite(claim.citations), claim.kind == "inference") for claim in report.claims
+        ]
+        self._moments = [Moment(entry.at, entry.text, self._cite(entry.citations)) for entry in report.timeline]
+        self.ruled_out = [(item, self._cite(item.citations)) for item in report.ruled_out]
+
+    @cached_property
+    def cause(self) -> Explanation | None:
+        """The root cause the report states."""
+        return self.explanations[0] if self.report.root_cause is not None else None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.cause is not None and self.cause.hypothesis.category == Category.HEALTHY
+
+    @property
+    def others(self) -> list[Explanation]:
+        """The explanations that are not the root cause."""
+        return self.explanations[1:] if self.cause else self.explanations
+
+    @cached_property
+    def days(self) -> list[tuple[date, list[Moment]]]:
+        """The timeline, oldest first, by day (UTC)."""
+        ordered = sorted(self._moments, key=lambda moment: moment.at)
+        return [(day, list(moments)) for day, moments in groupby(ordered, key=lambda moment: moment.at.date())]
+
+    @property
+    def actions(self) -> list[tuple[str, list[str]]]:
+        """What to do, by urgency."""
+        grouped = [
+            (words, [item.action for item in self.report.actions if item.priority == priority])
+            for priority, words in _PRIORITIES
+        ]
+        return [(words, items) for words, items in grouped if items]
+
+    @property
+    def evidence(self) -> Citations:
+        """Every observation the page cites, by number."""
+        return tuple(self._numbers.values())
+
+    def _cite(self, ids: Iterable[str]) -> Citations:
+        for id_ in ids:
+            if id_ not in self._numbers:
+                self._numbers[id_] = Citation(len(self._numbers) + 1, id_, self._observations.get(id_))
+        return tuple(self._numbers[id_] for id_ in dict.fromkeys(ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A run on the thread's page, with its report once it has ended."""
+
+    view: RunView
+    page: ReportPage | None
+
+    @property
+    def ended(self) -> bool:
+        return not self.view.run.is_active
+
+    @property
+    def cut_short(self) -> str:
+        """Why an answered run stopped early, in words, or ``""``."""
+        limits = {"error_max_turns": "turns", "error_max_tokens": "tokens", "error_max_cost": "cost"}
+        limit = limits.get(self.view.subtype)
+        return f"This run reached its limit of {limit}. What it had gathered until then is kept." if limit else ""
+
+
+def turn_of(view: RunView) -> Turn:
+    """Return the page's view of a run."""
+    return Turn(view, ReportPage(view.report, view.observations) if view.report is not None else None)

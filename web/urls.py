@@ -1,0 +1,27 @@
+"""Pages for people: below ``/app``, and ``/login``."""
+
+from django.urls import path
+from django.views.generic import RedirectView
+
+from web.views import config, docs, investigations, runs, sign_in, threads
+
+app_name = "web"
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="web:home"), name="root"),
+    path("login/", sign_in.sign_in, name="login"),
+    path("login/link/<str:secret>", sign_in.sign_in_link, name="login_link"),
+    path("logout/", sign_in.sign_out, name="logout"),
+    path("app/", investigations.home, name="home"),
+    path("app/new", investigations.investigation_new, name="investigation_new"),
+    path("app/threads/<uuid:thread_id>", threads.thread, name="thread"),
+    path("app/threads/<uuid:thread_id>/messages", threads.message, name="thread_message"),
+    path("app/threads/<uuid:thread_id>/stop", threads.stop, name="thread_stop"),
+    path("app/threads/<uuid:thread_id>/answers", threads.answer, name="thread_answer"),
+    path("app/threads/<uuid:thread_id>/question", threads.question, name="thread_question"),
+    path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
+    path("app/runs", runs.runs, name="runs"),
+    path("app/config", config.config, name="config"),
+    path("app/config/<slug:slug>", config.config_node, name="config_node"),
+    path("api/docs", docs.api_docs, name="api_docs"),
+]

@@ -1,0 +1,51 @@
+"""Effective configuration with provenance, read-only."""
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
+
+from controlplane.configs.selectors import config_document, config_effective_for
+from controlplane.core.actor import Actor
+from controlplane.core.errors import NotFound
+from controlplane.core.permissions import Action
+from controlplane.orgs.selectors import node_get_by_id
+from web.config_page import config_sections, config_tree, pretty_json
+from web.session import signed_in
+
+
+@require_GET
+@signed_in
+def config(request: HttpRequest, actor: Actor) -> HttpResponseBase:
+    """Go to the first team whose configuration the actor may read."""
+    tree = config_tree(actor)
+    if not tree:
+        return render(request, "web/config.html", {"tree": []})
+    first = next((node for node in tree if node.kind == "team" and not node.archived), tree[0])
+    return redirect("web:config_node", first.slug)
+
+
+@require_GET
+@signed_in
+def config_node(request: HttpRequest, actor: Actor, slug: str) -> HttpResponseBase:
+    """The configuration of one node: every effective leaf with who set it, and the node's own overrides."""
+    tree = config_tree(actor)
+    place = next((node for node in tree if node.slug == slug), None)
+    if place is None:
+        raise NotFound
+    node = node_get_by_id(actor=actor, node_id=place.id, action=Action.CONFIG_READ)
+    effective = config_effective_for(actor=actor, node_id=node.pk)
+    stored = config_document(actor=actor, node=node)
+    sections = config_sections(effective)
+    context = {
+        "tree": tree,
+        "place": place,
+        "node": node,
+        "effective": effective,
+        "stored": stored,
+        "own_document": pretty_json(stored.document) if stored.document else "",
+        "sections": sections,
+        "leaf_count": sum(len(leaves) for _, leaves in sections),
+        "own_count": sum(leaf.own for _, leaves in sections for leaf in leaves),
+    }
+    return render(request, "web/config.html", context)

@@ -1,0 +1,91 @@
+"""Starting an investigation, and the home page around it."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from controlplane.core.actor import Actor
+from controlplane.core.errors import AppError
+from controlplane.core.permissions import Action
+from controlplane.investigations.selectors import runs_page
+from controlplane.investigations.services import investigation_start
+from controlplane.orgs.selectors import team_for, teams_for
+from web.forms import Composer, composer_documents, composer_typed, errors_by_field, sent_as, sent_before, sent_not
+from web.session import signed_in
+
+#: How many runs the home page reads, and how many threads it shows of them.
+_READ: Final = 40
+_SHOWN: Final = 10
+EXAMPLES: Final = (
+    "Why is checkout slow since the last deploy?",
+    "Replica lag on the payments database is growing. What is writing so much?",
+    "Pods of the search service restart every few minutes. Find out why.",
+)
+
+
+@require_GET
+@signed_in
+def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
+    """The composer, what runs now, what ran last."""
+    runs = runs_page(actor, limit=_READ).results
+    newest: dict[object, Any] = {}
+    for run in runs:
+        newest.setdefault(run.thread_id, run)
+    shown = list(newest.values())
+    context = _composer_context(actor, Composer()) | {
+        "active": [run for run in shown if run.is_active],
+        "recent": [run for run in shown if not run.is_active][:_SHOWN],
+    }
+    return render(request, "web/home.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def investigation_new(request: HttpRequest, actor: Actor) -> HttpResponseBase:
+    """The composer on a page of its own; a refused form comes back as typed, each error at its field."""
+    if request.method == "GET":
+        composer = Composer(prompt=request.GET.get("prompt", "")[:32_000], team=request.GET.get("team", ""))
+        return render(request, "web/new.html", _composer_context(actor, composer))
+    composer = composer_typed(request)
+    noted = sent_before(actor.user_id, composer.key)
+    if noted is not None:
+        if noted:
+            return redirect("web:thread", noted)
+        messages.info(request, "This form was sent already; its investigation is in the list below.")
+        return redirect("web:home")
+    try:
+        thread_id = _start(request, actor, composer)
+    except AppError as error:
+        sent_not(actor.user_id, composer.key)
+        by_field, general = errors_by_field(error)
+        if error.status >= 500:
+            raise
+        refused = replace(composer, errors=by_field, general=general)
+        return render(request, "web/new.html", _composer_context(actor, refused), status=error.status)
+    except Exception:
+        sent_not(actor.user_id, composer.key)
+        raise
+    sent_as(actor.user_id, composer.key, thread_id)
+    return redirect("web:thread", thread_id)
+
+
+def _start(request: HttpRequest, actor: Actor, composer: Composer) -> str:
+    alert, evidence = composer_documents(request)
+    started = investigation_start(
+        actor=actor,
+        team=team_for(actor, composer.team or None, Action.RUN_CREATE),
+        prompt=composer.prompt,
+        alert=alert,
+        evidence=evidence,
+        visibility=composer.visibility,
+    )
+    return str(started.thread.pk)
+
+
+def _composer_context(actor: Actor, composer: Composer) -> dict[str, Any]:
+    return {"composer": composer, "teams": list(teams_for(actor, Action.RUN_CREATE)), "examples": EXAMPLES}

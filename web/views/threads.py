@@ -1,0 +1,117 @@
+"""One investigation: its page, the fragments that page fetches, and its forms for browsers without scripts."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from controlplane.core import clock
+from controlplane.core.actor import Actor
+from controlplane.core.errors import AppError
+from controlplane.investigations.selectors import run_view, thread_detail
+from controlplane.investigations.services import message_post, question_answer, run_interrupt
+from web.reports import turn_of
+from web.session import signed_in
+
+
+@require_GET
+@signed_in
+def thread(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """The thread with the reports of its finished runs; the page's script adds the live activity from the event log."""
+    detail = thread_detail(actor, thread_id)
+    context = {
+        "detail": detail,
+        "thread": detail.thread,
+        "turns": [turn_of(view) for view in detail.runs],
+        "last_run": detail.runs[-1].run if detail.runs else None,
+        "active_run": detail.active_run,
+        "question": detail.pending_question if detail.can_control else None,
+        "draft": _take_draft(request, thread_id),
+        "now": clock.rfc3339(clock.now()),
+    }
+    return render(request, "web/thread.html", context)
+
+
+@require_GET
+@signed_in
+def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
+    """The outcome of one run as a fragment."""
+    return render(request, "web/partials/outcome.html", {"turn": turn_of(run_view(actor, thread_id, run_id))})
+
+
+@require_GET
+@signed_in
+def question(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """The form of the question the thread waits with, as a fragment; 204 while there is none this person may answer."""
+    detail = thread_detail(actor, thread_id)
+    if detail.pending_question is None or not detail.can_control:
+        return HttpResponse(status=204)
+    context = {"question": detail.pending_question, "thread": detail.thread}
+    return render(request, "web/partials/question.html", context)
+
+
+@require_POST
+@signed_in
+def message(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """A follow-up by plain form; a refused text is there again on the page."""
+    text = request.POST.get("text", "")
+    try:
+        message_post(actor=actor, thread_id=thread_id, text=text)
+    except AppError as error:
+        if error.status in {403, 404} or error.status >= 500:
+            raise
+        request.session[_draft_name(thread_id)] = text[:40_000]
+        messages.error(request, error.detail)
+    return redirect("web:thread", thread_id)
+
+
+@require_POST
+@signed_in
+def stop(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """Stop the active run by plain form."""
+    return _act(request, thread_id, lambda: run_interrupt(actor=actor, thread_id=thread_id))
+
+
+@require_POST
+@signed_in
+def answer(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """Answer the pending question by plain form: choices and a comment for each of its questions."""
+    post = request.POST
+    answers: dict[str, str] = {}
+    for name in post:
+        stem, _, part = name.rpartition(".")
+        if part in {"choice", "comment"} and stem and stem not in answers:
+            chosen = ", ".join(post.getlist(f"{stem}.choice"))
+            text = " // ".join(filter(None, [chosen, post.get(f"{stem}.comment", "").strip()]))
+            if text:
+                answers[stem] = text
+    request_id = post.get("request_id", "")
+    return _act(
+        request,
+        thread_id,
+        lambda: question_answer(actor=actor, thread_id=thread_id, request_id=request_id, answers=answers),
+    )
+
+
+def _act(request: HttpRequest, thread_id: UUID, act: Callable[[], object]) -> HttpResponseBase:
+    try:
+        act()
+    except AppError as error:
+        if error.status in {403, 404} or error.status >= 500:
+            raise
+        messages.error(request, error.detail)
+    return redirect("web:thread", thread_id)
+
+
+def _take_draft(request: HttpRequest, thread_id: UUID) -> str:
+    name = _draft_name(thread_id)
+    # pop() would mark the session as changed, and so write it, on every view of the page
+    return str(request.session.pop(name)) if name in request.session else ""
+
+
+def _draft_name(thread_id: UUID) -> str:
+    return f"draft:{thread_id}"
