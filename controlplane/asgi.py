@@ -27,7 +27,7 @@ class HttpRouter:
             await django_application(scope, receive, send)
 
 
-async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
+async def refuse_websocket(_scope: Any, receive: Any, send: Any) -> None:
     """Close every WebSocket before it opens: there is none yet."""
     await receive()
     await send({"type": "websocket.close", "code": 4404})

@@ -1,12 +1,12 @@
 """URLs of the project. HTML lives under ``/app``, ``/login`` and ``/admin``; the API under ``/api/v1``."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from controlplane.core import health
 
-api = [
+api: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("", include("controlplane.access.urls")),
     path("", include("controlplane.orgs.urls")),

@@ -28,4 +28,5 @@ AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.Scripted
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
 EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
+DEFAULT_RUNTIME = os.environ.get("OPENSRE_TEST_RUNTIME", "builtin")
 LOG_LEVEL = "WARNING"

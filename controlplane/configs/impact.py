@@ -51,7 +51,7 @@ def _descend(root: UUID, old: Document, new: Document, sections: set[str]) -> Im
     effective: dict[UUID, tuple[Document, Document]] = {root: (old, new)}  # of affected nodes only
     slugs: list[str] = []
     for node_id, parent_id, slug in below:  # parents come before their children
-        pair = effective.get(parent_id)
+        pair = effective.get(parent_id) if parent_id else None
         if pair is None:
             continue
         document = own.get(node_id)

@@ -1,6 +1,7 @@
 """Configuration documents and their history."""
 
 from django.db import models
+from typing_extensions import override
 
 from controlplane.core.ids import new_id
 from controlplane.orgs.models import Node
@@ -29,6 +30,7 @@ class ConfigDocument(models.Model):
     class Meta:
         verbose_name = "document"
 
+    @override
     def __str__(self) -> str:
         return f"{self.node_id} v{self.version}"
 
@@ -50,5 +52,6 @@ class ConfigVersion(models.Model):
         ordering = ["node", "-version"]
         constraints = [models.UniqueConstraint(fields=["node", "version"], name="config_version_unique")]
 
+    @override
     def __str__(self) -> str:
         return f"{self.node_id} v{self.version}"

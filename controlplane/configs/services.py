@@ -303,4 +303,5 @@ def _document_at(node: Node, version: int) -> Document:
     row = ConfigVersion.objects.filter(node=node, version=version).only("document").first() if version > 0 else None
     if row is None:
         raise invalid("/version", "unknown_version", "The node's history has no such version.")
-    return row.document
+    document: Document = row.document
+    return document

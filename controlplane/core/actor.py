@@ -48,10 +48,10 @@ class Grant:
 class Actor:
     """A principal with everything a permission decision needs; nothing is looked up later.
 
-    ``principal`` is the stable name of the human behind the credential where there is one (``user:<uuid>``), else of the
-    credential (``token:<id>``) or the process (``system:<name>``). ``scopes`` is ``None`` for a session, which acts by
-    role alone. ``token_node_id`` is the node a team or admin token is bound to; such a token acts by its scopes on that
-    node's subtree. ``credential_id`` names the token in audit rows.
+    ``principal`` is the stable name of the human behind the credential where there is one (``user:<uuid>``), else of
+    the credential (``token:<id>``) or the process (``system:<name>``). ``scopes`` is ``None`` for a session, which acts
+    by role alone. ``token_node_id`` is the node a team or admin token is bound to; such a token acts by its scopes on
+    that node's subtree. ``credential_id`` names the token in audit rows.
     """
 
     kind: ActorKind
@@ -80,7 +80,7 @@ ANONYMOUS = Actor(kind=ActorKind.ANONYMOUS, principal="anonymous", label="anonym
 
 
 def system_actor(*, name: str, organization_id: UUID, root_id: UUID, channel: Channel = Channel.SYSTEM) -> Actor:
-    """Return the actor of a process of the installation itself (worker, command line), acting as owner of one organization."""
+    """Return the actor of a process of the installation itself, acting as owner of one organization."""
     return Actor(
         kind=ActorKind.SYSTEM,
         principal=f"system:{name}",

@@ -20,7 +20,7 @@ class FieldError:
 class AppError(Exception):
     """An error with a stable ``code``, an HTTP ``status`` and a ``detail`` a person can act on.
 
-    ``extra`` holds further members of the problem document (RFC 9457, section 3.2); it must be JSON and free of secrets.
+    ``extra`` holds further members of the problem document (RFC 9457, section 3.2): JSON, free of secrets.
     """
 
     status: ClassVar[int] = 500

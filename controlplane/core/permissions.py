@@ -43,7 +43,7 @@ class Action(StrEnum):
 
 
 class Rule(NamedTuple):
-    """``role``: what a person needs on the node or above it (``None``: no role suffices). ``scopes``: any one a token needs."""
+    """``role``: what a person needs (``None``: none suffices). ``scopes``: of which a token needs any one."""
 
     role: Role | None
     scopes: frozenset[str]

@@ -222,7 +222,8 @@ def body_object(request: Request, *, required: tuple[str, ...] = (), optional: t
         MalformedRequest: the body is not an object.
         InvalidInput: ``required`` or ``unknown_field``, naming the field.
     """
-    body = request.data if request.data is not None else {}
+    sent: Any = request.data
+    body = {} if sent is None else sent
     if not isinstance(body, dict):
         raise MalformedRequest("The body must be a JSON object.", code="not_an_object")
     for name in required:

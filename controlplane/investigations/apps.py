@@ -1,6 +1,7 @@
 from uuid import UUID
 
 from django.apps import AppConfig
+from typing_extensions import override
 
 
 class InvestigationsConfig(AppConfig):
@@ -8,6 +9,7 @@ class InvestigationsConfig(AppConfig):
     verbose_name = "Investigations"
     default_auto_field = "django.db.models.BigAutoField"
 
+    @override
     def ready(self) -> None:
         from controlplane.orgs.guards import register_deletion_guard
 

@@ -23,7 +23,7 @@ _wakers: tuple[Waker, ...] = ()
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:
-    """Call ``listener`` with each batch committed by this process, on the committing thread; return the unsubscribe call."""
+    """Call ``listener`` with each batch this process commits, on the committing thread; return the unsubscribe call."""
     global _listeners  # noqa: PLW0603 (one bus per process)
     with _lock:
         _listeners = (*_listeners, listener)
@@ -46,7 +46,7 @@ def publish(events: Sequence["LoggedEvent"]) -> None:
 
 
 def on_work(waker: Waker) -> Callable[[], None]:
-    """Call ``waker`` whenever there may be a run to claim or a running one to look after; return the unsubscribe call."""
+    """Call ``waker`` when there may be a run to claim or one to look after; return the unsubscribe call."""
     global _wakers  # noqa: PLW0603
     with _lock:
         _wakers = (*_wakers, waker)

@@ -1,11 +1,11 @@
 """One claimed run, worked on: the runtime's events into the log, its end into the run's state.
 
-Everything is written under the claim's fence. When the fence no longer holds the execution stops and writes nothing more.
+Everything is written under the claim's fence; once that no longer holds, the execution stops and writes nothing more.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, transaction
 from pydantic import BaseModel
 
+from controlplane.core import clock
 from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import metrics
 from controlplane.investigations.lifecycle import (
@@ -26,7 +27,6 @@ from controlplane.investigations.lifecycle import (
 from controlplane.investigations.log import LeaseLost, NewEvent, append, new_event
 from controlplane.investigations.models import Event, Message
 from controlplane.investigations.turns import RunControl, TurnRow, turn_build
-from controlplane.core import clock
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
@@ -58,7 +58,7 @@ class Execution:
         self.control.interrupt()
 
     async def run(self) -> None:
-        """Work until the run has ended, waits, or is lost to another worker. Never raises for the run's own failures."""
+        """Work until the run has ended, waits, or is lost to another worker; its own failures are not raised."""
         try:
             await self._run()
         except LeaseLost:
@@ -172,7 +172,7 @@ class Execution:
             await self._finish("completed", "" if self._result.success else self._result.subtype)
 
     async def _finish(self, status: EndStatus, reason: str, *, error: events.Error | None = None) -> None:
-        """End the run; an end without a ``result`` gets one that says how it ended, so that every client sees an answer."""
+        """End the run; without a ``result`` it gets one that says how it ended, so that every client sees an answer."""
         said = error is not None and error is self._error
         await self._patiently(_finish, self.claim, status, reason, error, self._result, said)
         log.info("run.ended", run_id=str(self.claim.run_id), status=status, reason=reason)
@@ -223,7 +223,7 @@ def _event(claim: Claim, type_: EventType, data: BaseModel) -> NewEvent:
 
 
 def _find_last(claim: Claim, after: int, new: list[NewEvent]) -> int | None:
-    """Return the ``seq`` of ``new``'s last event if it is in the log after ``after``: only this claim writes such events."""
+    """Return the ``seq`` of ``new``'s last event if it is in the log after ``after``; only this claim writes such."""
     rows = Event.objects.filter(
         thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=new[-1].type, data=new[-1].data
     )
@@ -258,5 +258,3 @@ def _internal_error() -> events.Error:
 
 def _no_result() -> events.Error:
     return events.Error(code="no_result", message="The agent ended without an answer.", recoverable=True)
-
-

@@ -26,8 +26,8 @@ POLL_SECONDS: Final = 0.2
 def follow(started: Started, show: Callable[[dict[str, Any]], None]) -> str:
     """Show every event of the run until it has ended, and return its status.
 
-    A worker of this process offers to do the work; where a server with a worker runs on the same database the faster one
-    has it, and the log is the same. Ctrl-C asks the run to stop, a second one leaves at once.
+    A worker of this process offers to do the work; where a server with a worker runs on the same database the faster
+    one has it, and the log is the same. Ctrl-C asks the run to stop, a second one leaves at once.
 
     Args:
         started: the thread and run.

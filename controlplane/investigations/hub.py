@@ -8,7 +8,7 @@ a source of truth, so nothing here can lose an event.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 from uuid import UUID
@@ -46,7 +46,7 @@ class Frame:
 
 
 def _sse(event: LoggedEvent, envelope: bytes) -> bytes:
-    """Return the frame of WHATWG HTML, section 9.2.6: ``id`` moves the client's cursor, ``data`` is one line of JSON."""
+    """Return the frame of WHATWG HTML, section 9.2.6: ``id`` moves the client's cursor, ``data`` is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), envelope)
 
 
@@ -81,7 +81,7 @@ class Channel:
         self.head = seq
 
     def after(self, cursor: int) -> list[Frame] | None:
-        """Return the frames after ``cursor``, or ``None`` when the ring no longer (or not yet) reaches back that far."""
+        """Return the frames after ``cursor``, or ``None`` when the ring does not reach back that far."""
         if cursor >= self.head:
             return []
         first = self.head - len(self._ring) + 1
@@ -110,7 +110,7 @@ class Channel:
     def note_gap(self, database: DatabaseThreads) -> None:
         """Have the log read for frames that could not be pushed; a channel still opening reads it anyway."""
         if self.is_open:
-            self.catch_up(database)
+            _ = self.catch_up(database)
         else:
             self._read_again = True
 
@@ -130,6 +130,10 @@ class Channel:
             self._read_again = self._read_again or len(page) == PAGE_EVENTS
 
 
+def _nothing() -> None:
+    return None
+
+
 class Hub:
     """All channels of one event loop. ``start`` and ``stop`` are called by the ASGI lifespan."""
 
@@ -139,7 +143,7 @@ class Hub:
         self._channels: dict[UUID, Channel] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._poller: asyncio.Task[None] | None = None
-        self._unsubscribe = lambda: None
+        self._unsubscribe: Callable[[], None] = _nothing
 
     def start(self) -> None:
         """Begin to listen; must be called on the loop that will serve the viewers."""
@@ -218,4 +222,4 @@ class Hub:
             for thread_id, head in heads.items():
                 channel = self._channels.get(thread_id)
                 if channel is not None and channel.is_open and head > channel.head:
-                    channel.catch_up(self.database)
+                    _ = channel.catch_up(self.database)

@@ -256,9 +256,7 @@ def run_queue(run: Run, *, sample: bool = False) -> None:
 
 def run_end_unclaimed(thread: Thread, run: Run, outcome: Outcome) -> None:
     """End a queued or waiting run, which no worker holds. The caller's transaction has locked the thread's row."""
-    Thread.objects.filter(pk=thread.pk).update(
-        epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None
-    )
+    Thread.objects.filter(pk=thread.pk).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None)
     if outcome.closing:
         append(thread_id=thread.pk, events=outcome.closing)
     _end(thread.pk, run.pk, outcome)
@@ -286,7 +284,9 @@ def runs_sweep() -> int:
     Any process may sweep at any time; each settlement is one conditional UPDATE, so it happens once. Returns how many.
     """
     settled = 0
-    expired = Thread.objects.filter(lease_until__lt=clock.lease_now()).values_list("pk", "epoch", "active_run", "lease_owner")
+    expired = Thread.objects.filter(lease_until__lt=clock.lease_now()).values_list(
+        "pk", "epoch", "active_run", "lease_owner"
+    )
     for thread_id, epoch, run_id, owner in list(expired):
         settled += _settle(lambda: _take_over(thread_id, epoch, run_id, owner))  # noqa: B023 (called at once)
     overdue = Run.objects.filter(status=RunStatus.WAITING, waiting_until__lt=clock.lease_now())

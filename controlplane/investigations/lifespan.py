@@ -64,8 +64,8 @@ class Lifespan:
 def _end_streams_on_signals(hub: Hub) -> None:
     """End open streams as soon as the server is told to stop.
 
-    Servers announce a shutdown to the lifespan only after the connections have closed, and an event stream does not close
-    by itself: without this a stop would take the whole grace period.
+    Servers announce a shutdown to the lifespan only after the connections have closed, and an event stream does not
+    close by itself: without this a stop would take the whole grace period.
     """
     if threading.current_thread() is not threading.main_thread():
         return

@@ -1,8 +1,8 @@
 """The event log: the only truth about a thread.
 
 Every append takes the thread's row (its counter, its fence) by one conditional UPDATE, so commit order equals ``seq``
-order, a rollback leaves no hole, and a writer that lost its lease writes nothing. Redaction happens here, before the row
-exists: no raw copy of an event is ever stored.
+order, a rollback leaves no hole, and a writer that lost its lease writes nothing. Redaction happens here, before the
+row exists: no raw copy of an event is ever stored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,8 +63,7 @@ class LoggedEvent:
     def envelope(self, *, withheld: bool = False) -> bytes:
         """Return the encoded envelope ``{"seq","type","thread_id","run_id","at","data"}``.
 
-        ``withheld`` replaces the data for a reader who is not in the event's audience; the ``seq`` stays, so that nobody
-        sees a hole.
+        ``withheld`` replaces the data for a reader outside the event's audience; the ``seq`` stays: nobody sees a hole.
         """
         data = '{"withheld":true}' if withheld else self.data
         run_id = f'"{self.run_id}"' if self.run_id else "null"
@@ -74,7 +73,9 @@ class LoggedEvent:
         ).encode()
 
 
-def new_event(type_: EventType, data: BaseModel, *, run_id: UUID | None, audience: Audience = Audience.THREAD) -> NewEvent:
+def new_event(
+    type_: EventType, data: BaseModel, *, run_id: UUID | None, audience: Audience = Audience.THREAD
+) -> NewEvent:
     """Return an event ready to append: checked against its type's schema, redacted, encoded.
 
     Raises:

@@ -4,7 +4,9 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from controlplane.core.metrics import registry
 
-events_appended_total = Counter("opensre_log_events_total", "Events appended by this process.", ["type"], registry=registry)
+events_appended_total = Counter(
+    "opensre_log_events_total", "Events appended by this process.", ["type"], registry=registry
+)
 runs_claimed_total = Counter("opensre_runs_claimed_total", "Runs claimed by this process.", registry=registry)
 runs_ended_total = Counter("opensre_runs_ended_total", "Runs ended by this process.", ["status"], registry=registry)
 run_duration_seconds = Histogram(
@@ -17,4 +19,6 @@ run_duration_seconds = Histogram(
 runs_running = Gauge("opensre_runs_running", "Runs this process works on.", registry=registry)
 leases_lost_total = Counter("opensre_leases_lost_total", "Runs this process lost to another.", registry=registry)
 streams_open = Gauge("opensre_streams_open", "Open event streams of this process.", registry=registry)
-hub_log_reads_total = Counter("opensre_hub_log_reads_total", "Pages the hub read from the log.", ["why"], registry=registry)
+hub_log_reads_total = Counter(
+    "opensre_hub_log_reads_total", "Pages the hub read from the log.", ["why"], registry=registry
+)

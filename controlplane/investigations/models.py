@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models import Q
+from typing_extensions import override
 
 from controlplane.access.models import User
 from controlplane.core.ids import new_id
@@ -35,7 +36,7 @@ class Audience(models.TextChoices):
 
 
 class Artifact(models.Model):
-    """Evidence as it came in, redacted and immutable: zlib-compressed JSON with the digest of its uncompressed bytes."""
+    """Evidence as it came in, redacted and immutable: zlib-compressed JSON with the digest of the plain bytes."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="artifacts")
@@ -45,6 +46,7 @@ class Artifact(models.Model):
     content = models.BinaryField()
     created_at = models.DateTimeField(auto_now_add=True)
 
+    @override
     def __str__(self) -> str:
         return f"{self.format} {self.sha256[:12]}"
 
@@ -81,6 +83,7 @@ class Thread(models.Model):
             models.Index(fields=["node", "-created_at"], name="thread_by_node"),
         ]
 
+    @override
     def __str__(self) -> str:
         return self.title
 
@@ -99,7 +102,9 @@ class Run(models.Model):
     runtime = models.CharField(max_length=32)
     requested_by = models.CharField(max_length=128, help_text="Principal.")
     requested_by_label = models.CharField(max_length=200)
-    config_chain = models.JSONField(default=list, help_text="[[node id, version], …], root first, pinned at acceptance.")
+    config_chain = models.JSONField(
+        default=list, help_text="[[node id, version], …], root first, pinned at acceptance."
+    )
     attempt = models.PositiveIntegerField(default=0)
     headline = models.CharField(max_length=300, blank=True, help_text="First line of the answer, for lists.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -123,6 +128,7 @@ class Run(models.Model):
             models.Index(fields=["status", "created_at"], name="run_active", condition=Q(status__in=ACTIVE_STATUSES)),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.thread_id} #{self.number} {self.status}"
 
@@ -147,6 +153,7 @@ class Event(models.Model):
         ordering = ["thread", "seq"]
         indexes = [models.Index(fields=["run_id", "type"], name="event_by_run")]
 
+    @override
     def __str__(self) -> str:
         return f"{self.thread_id}/{self.seq} {self.type}"
 
@@ -169,5 +176,6 @@ class Message(models.Model):
             models.Index(fields=["thread"], name="message_pending", condition=Q(delivered_at__isnull=True)),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.thread_id} {self.id}"

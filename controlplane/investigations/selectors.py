@@ -167,7 +167,7 @@ def run_view(actor: Actor, thread_id: UUID, run_id: UUID) -> RunView:
 def _views(thread: Thread, runs: Sequence[Run]) -> list[RunView]:
     # A follow-up may cite what an earlier turn saw, so observations are looked up in the whole thread.
     wanted = Event.objects.filter(thread=thread, type__in=[EventType.TOOL_END, EventType.RESULT]).order_by("seq")
-    results: dict[UUID, events.Result] = {}
+    results: dict[UUID | None, events.Result] = {}
     observations: dict[str, ObservationRef] = {}
     for seq, run_id, type_, data in wanted.values_list("seq", "run_id", "type", "data"):
         if type_ == EventType.RESULT:

@@ -151,9 +151,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
         queued = events.MessageQueued(
             message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=pending
         )
-        append(
-            thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)]
-        )
+        append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
         run = None
         if thread.active_run is None:
             run = next_run(

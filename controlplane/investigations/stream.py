@@ -97,9 +97,7 @@ class ThreadStream:
         with metrics.streams_open.track_inprogress():
             await self._serve(viewer, credentials, cursor, receive, send)
 
-    async def _serve(
-        self, viewer: Viewer, credentials: Credentials, cursor: int, receive: Receive, send: Send
-    ) -> None:
+    async def _serve(self, viewer: Viewer, credentials: Credentials, cursor: int, receive: Receive, send: Send) -> None:
         """Run the pump until the client leaves or the pump ends, whichever is first; the other is cancelled."""
         pump = asyncio.create_task(self._pump(viewer, credentials, cursor, send))
         gone = asyncio.create_task(_disconnected(receive))

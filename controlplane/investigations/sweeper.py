@@ -5,6 +5,7 @@ import threading
 import structlog
 from django.conf import settings
 from django.db import connections
+from typing_extensions import override
 
 from controlplane.core.db import run_job
 from controlplane.investigations.lifecycle import runs_sweep
@@ -19,6 +20,7 @@ class Sweeper(threading.Thread):
         super().__init__(name="run-sweeper", daemon=True)
         self._ending = threading.Event()
 
+    @override
     def run(self) -> None:
         while not self._ending.wait(settings.SWEEP_SECONDS):
             try:

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 
 from controlplane.configs.limits import limits_for
-from controlplane.configs.selectors import config_effective
+from controlplane.configs.pinned import config_pinned
 from controlplane.investigations.lifecycle import Claim
 from controlplane.investigations.models import Event, Message, Run
 from controlplane.investigations.services import artifact_content
@@ -83,8 +83,8 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
     """Return the turn of a claimed run. Reads only."""
     run = Run.objects.select_related("thread__node", "thread__organization", "artifact").get(pk=claim.run_id)
     thread = run.thread
-    effective = config_effective(node_id=thread.node_id)
-    limits = limits_for(effective.document)
+    config = config_pinned([(UUID(node_id), version) for node_id, version in run.config_chain])
+    limits = limits_for(config)
     snapshot = artifact_content(run.artifact) if run.artifact else None
     turn = TurnContext(
         run_id=run.pk,
@@ -95,7 +95,7 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
         prompt=run.prompt,
         alert=run.alert,
         history=_history(run),
-        config=effective.document,
+        config=config,
         limits=limits,
         toolbox=toolbox_for_snapshot(snapshot, alert=run.alert, turn=run.number, limits=limits),
         control=control,
@@ -113,7 +113,9 @@ def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:
 
 
 def _history(run: Run) -> list[HistoryTurn]:
-    earlier = list(Run.objects.filter(thread_id=run.thread_id, number__lt=run.number).order_by("-number")[:MAX_HISTORY_TURNS])
+    earlier = list(
+        Run.objects.filter(thread_id=run.thread_id, number__lt=run.number).order_by("-number")[:MAX_HISTORY_TURNS]
+    )
     answers = Event.objects.filter(
         thread_id=run.thread_id, run_id__in=[item.pk for item in earlier], type=EventType.RESULT
     ).order_by("seq")

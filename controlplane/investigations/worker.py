@@ -1,6 +1,6 @@
 """The worker: claims runs, works on several at once, keeps their leases, stops when told.
 
-The same class is the embedded worker (a thread of the web process with an event loop of its own) and ``manage.py worker``.
+The same class is the embedded worker (a thread of the web process with a loop of its own) and ``manage.py worker``.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connections
+from typing_extensions import override
 
 from controlplane.core.db import DatabaseThreads, run_job
 from controlplane.investigations import bus, metrics
@@ -30,7 +31,7 @@ DRAIN_SECONDS: Final = 5.0
 
 
 class Keeper(threading.Thread):
-    """Looks after the runs a worker holds, from a thread of its own: a blocked loop must not look dead, a dead process must.
+    """Looks after the runs a worker holds. A thread of its own: a blocked loop must not look dead, a dead process must.
 
     Every second it reads who asked to stop and what was said; every third of the lease period it renews.
     """
@@ -58,6 +59,7 @@ class Keeper(threading.Thread):
         self._wake.set()
         self.join(timeout=10)
 
+    @override
     def run(self) -> None:
         renew_at = time.monotonic() + settings.LEASE_SECONDS / 3
         while not self._ending:
@@ -207,6 +209,7 @@ class WorkerThread(threading.Thread):
         super().__init__(name="embedded-worker", daemon=True)
         self.worker = Worker(concurrency=concurrency)
 
+    @override
     def run(self) -> None:
         self.worker.run()
 

@@ -97,7 +97,10 @@ class ActionItem(Frozen):
 
 
 class Report(Frozen):
-    """``root_cause`` is the first hypothesis, or ``None`` when there is none to state."""
+    """``root_cause`` is the first hypothesis, or ``None`` when there is none to state.
+
+    ``causal_chain`` tells the steps from the cause to the symptom, in order.
+    """
 
     format: Literal["report/1"] = "report/1"
     title: Text
@@ -106,6 +109,7 @@ class Report(Frozen):
     summary: Text
     impact: Impact = Impact()
     timeline: tuple[TimelineEntry, ...] = ()
+    causal_chain: tuple[Text, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     root_cause: Hypothesis | None = None
     claims: tuple[Claim, ...] = ()

@@ -1,4 +1,4 @@
-"""The floor of the stream benchmark: the least an ASGI application can do to send one producer's frames to many viewers.
+"""The floor of the stream benchmark: the least ASGI code that sends one producer's frames to many viewers.
 
 No log, no permission, no resume: frames in memory, one list, one event per viewer.
 """

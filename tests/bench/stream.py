@@ -158,11 +158,12 @@ def _ours(folder: Path) -> Iterator[Target]:
         "DJANGO_SETTINGS_MODULE": "tests.settings",
         "OPENSRE_TEST_SQLITE": str(folder / "bench.sqlite3"),
         "EMBEDDED_WORKER_IN_TESTS": "1",
+        "OPENSRE_TEST_RUNTIME": "scripted",
     }
     env.pop("TEST_DATABASE_URL", None)
     manage = [sys.executable, "manage.py"]
-    subprocess.run([*manage, "migrate", "-v0"], cwd=ROOT, env=env, check=True)  # noqa: S603
-    boot = subprocess.run([*manage, "bootstrap", "--json"], cwd=ROOT, env=env, check=True, capture_output=True)  # noqa: S603
+    subprocess.run([*manage, "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    boot = subprocess.run([*manage, "bootstrap", "--json"], cwd=ROOT, env=env, check=True, capture_output=True)
     token = json.loads(boot.stdout)["team_token"]
     headers = {"Authorization": f"Bearer {token}"}
     with _uvicorn("controlplane.asgi:application", env) as (pid, port):
@@ -187,7 +188,7 @@ def _uvicorn(application: str, env: dict[str, str]) -> Iterator[tuple[int, int]]
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, cwd=ROOT, env=env)  # noqa: S603
+    process = subprocess.Popen(command, cwd=ROOT, env=env)
     try:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

@@ -99,7 +99,7 @@ class TestLocks:
             return False
 
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(elsewhere, attempt).result(timeout=30)
+            return bool(pool.submit(elsewhere, attempt).result(timeout=30))
 
     @pytest.fixture(autouse=True)
     def documents(self, tree: Tree) -> None:

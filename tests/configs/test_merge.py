@@ -131,7 +131,7 @@ def test_merge__any_chain__inputs_unchanged_and_no_empty_object_left(chain: list
 
 @given(CHAINS)
 def test_merge__of_a_chain__is_the_left_fold(chain: list[Doc]) -> None:
-    assert same(merge_all(chain), reduce(merge, chain, {}))
+    assert same(merge_all(chain), reduce(merge, chain, dict[str, Any]()))
 
 
 @given(DOCUMENTS)

@@ -180,7 +180,7 @@ def test_unset__bad_pointers__refused_by_name(tree: Tree, pointers: Any, code: s
 
 
 def test_rollback__example_25__old_document_new_version_history_untouched(tree: Tree) -> None:
-    documents = [{"a": 1}, {"a": 2, "b": 1}, {"b": 2}, {"c": {"d": []}}]
+    documents: list[dict[str, Any]] = [{"a": 1}, {"a": 2, "b": 1}, {"b": 2}, {"c": {"d": []}}]
     for document in documents:
         put(tree.payments, document)
     before = list(ConfigVersion.objects.filter(node=tree.payments).order_by("version").values())

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import structlog
+from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 from django_tasks import TaskContext, TaskResult, TaskResultStatus, task
 from django_tasks.exceptions import InvalidTaskError
@@ -109,6 +110,7 @@ class TestEnqueue:
 
     async def test_aenqueue__from_an_event_loop__runs_too(self) -> None:
         finished(await note.aenqueue(1))
+        await sync_to_async(connections.close_all)()  # asgiref's thread is no request's: nobody else closes its own
         assert ran == [1]
 
     def test_enqueue__coroutine__is_run_to_its_end(self) -> None:

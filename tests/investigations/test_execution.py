@@ -122,9 +122,7 @@ def test_interrupt__runtime_that_does_not_listen__is_cancelled_after_the_grace(
     assert types(started.thread.pk) == ["run_started", "thought", "result", "run_ended"]
 
 
-def test_worker__stopped__ends_its_runs_rather_than_leaving_them(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker__stopped__ends_its_runs_rather_than_leaving_them(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controlplane.investigations.worker.DRAIN_SECONDS", 0.1)
     started = start_run(tree.system, tree.payments, {"block": True})
     with working():
@@ -170,9 +168,8 @@ def test_interrupt__waiting__ends_at_once_without_a_worker(tree: Tree) -> None:
 
 
 def test_message__while_running__reaches_the_runtime_once(tree: Tree) -> None:
-    started = start_run(
-        tree.system, tree.payments, {"thought": "a"}, *[{"sleep_ms": 50}, {"messages": True}] * 100, {"result": "done"}
-    )
+    looks: list[dict[str, Any]] = [{"sleep_ms": 50}, {"messages": True}]
+    started = start_run(tree.system, tree.payments, {"thought": "a"}, *looks * 100, {"result": "done"})
     with working():
         wait_until(lambda: thoughts(started.thread.pk), what="the first thought")
         message_post(actor=tree.system, thread_id=started.thread.pk, text="mind the replica")
@@ -181,7 +178,9 @@ def test_message__while_running__reaches_the_runtime_once(tree: Tree) -> None:
         wait_for_status(started.run)
 
     assert thoughts(started.thread.pk).count("guidance: mind the replica") == 1
-    counts = [event["data"]["pending_count"] for event in envelopes(started.thread.pk) if event["type"] == "message_queued"]
+    counts = [
+        event["data"]["pending_count"] for event in envelopes(started.thread.pk) if event["type"] == "message_queued"
+    ]
     assert counts == [1, 0]
     assert Message.objects.get().run_id == started.run.pk
     assert Run.objects.count() == 1

@@ -171,7 +171,7 @@ def test_investigation_start__archived_team__refused(tree: Tree) -> None:
 
 
 def test_message_post__idle_thread__starts_the_next_run_with_its_evidence(tree: Tree) -> None:
-    evidence = {"format": "snapshot/1", "alert": None, "scenario": None, "sources": {"a": {}}}
+    evidence: dict[str, Any] = {"format": "snapshot/1", "alert": None, "scenario": None, "sources": {"a": {}}}
     first = start_run(tree.system, tree.payments, evidence=evidence, alert={"t": 1})
     run_interrupt(actor=tree.system, thread_id=first.thread.pk)
 
@@ -242,7 +242,8 @@ def test_question_answer__nothing_asked__conflict(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "code"), [({}, "answers_required"), ("x", "answers_required"), ({"a": ""}, "blank"), ({"a": 1}, "not_text")]
+    ("answers", "code"),
+    [({}, "answers_required"), ("x", "answers_required"), ({"a": ""}, "blank"), ({"a": 1}, "not_text")],
 )
 def test_question_answer__bad_answers__named(tree: Tree, answers: Any, code: str) -> None:
     started = start_run(tree.system, tree.payments)

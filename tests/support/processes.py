@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def environment(**extra: str) -> dict[str, str]:
     """Return the environment of a child: the suite's settings, secrets and, above all, its current database."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    env |= {"DJANGO_SETTINGS_MODULE": "tests.settings", "OPENSRE_DATA_DIR": str(settings.DATA_DIR), "PYTHONUNBUFFERED": "1"}
+    env |= {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "OPENSRE_DATA_DIR": str(settings.DATA_DIR),
+        "PYTHONUNBUFFERED": "1",
+    }
     database = connection.settings_dict
     if connection.vendor == "postgresql":
         user, password = quote(database["USER"] or ""), quote(database["PASSWORD"] or "")

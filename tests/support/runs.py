@@ -100,7 +100,7 @@ def thoughts(thread_id: UUID) -> list[str]:
 
 
 def in_threads(*jobs: Callable[[], Any]) -> list[Any]:
-    """Run ``jobs`` at the same moment, each in a thread with its own connection; return results or exceptions in order."""
+    """Run ``jobs`` at the same moment, each in a thread of its own; return results or exceptions in order."""
     outcomes: list[Any] = [None] * len(jobs)
     barrier = threading.Barrier(len(jobs))
 

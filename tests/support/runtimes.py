@@ -25,7 +25,7 @@ POLL_S = 0.01
 NOTHING: tuple[Emitted, ...] = ()  # makes a player without events a generator too
 
 
-class Stop(Exception):  # noqa: N818 (control flow of the script, not an error)
+class Stop(Exception):
     """The script ends here without the result that usually ends it."""
 
 

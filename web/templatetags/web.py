@@ -24,7 +24,7 @@ class Look(NamedTuple):
 STATUSES: Final = {
     "queued": Look("Queued", "queue", ""),
     "running": Look("Running", "", "tone-run"),
-    "waiting": Look("Waiting", "hand", "tone-warn"),
+    "waiting": Look("Waiting", "pause", "tone-warn"),
     "completed": Look("Completed", "check", "tone-good"),
     "failed": Look("Failed", "warn", "tone-bad"),
     "interrupted": Look("Interrupted", "stop", "tone-halt"),

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from typing_extensions import override
 
 PACKAGE = "tests.bench"
 
@@ -15,10 +16,12 @@ PACKAGE = "tests.bench"
 class Command(BaseCommand):
     help = "Run a benchmark of the checkout (they live in tests/bench and need requirements-dev.txt)."
 
+    @override
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="which one; 'list' names them")
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
+    @override
     def handle(self, *args: Any, name: str, **options: Any) -> None:
         benchmarks = _benchmarks()
         if name == "list":

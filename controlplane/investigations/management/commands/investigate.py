@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
+from typing_extensions import override
 
 from controlplane.core.actor import Actor, Channel, system_actor
 from controlplane.core.errors import AppError
@@ -25,18 +26,18 @@ EXIT_BY_STATUS = {"completed": 0, "failed": 1, "timeout": 3, "interrupted": 130}
 
 
 class Command(BaseCommand):
-    help = (
-        "Investigate an incident and stream what happens. Ends with 0 when completed, 1 failed, 3 timeout, 130 interrupted."
-    )
+    help = "Investigate an incident, showing what happens. Ends with 0 completed, 1 failed, 3 timeout, 130 interrupted."
 
+    @override
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("text", help="what to find out, for example \"why is checkout slow?\"")
+        parser.add_argument("text", help='what to find out, for example "why is checkout slow?"')
         parser.add_argument("--alert", type=Path, metavar="FILE", help="the alert as a JSON file")
         parser.add_argument("--evidence", type=Path, metavar="DIR", help="a folder of recorded evidence")
         parser.add_argument("--runtime", metavar="NAME", help="a runtime instead of the configured one")
         parser.add_argument("--team", metavar="ORG/TEAM", help="the team to ask for (default: the first one)")
         parser.add_argument("--json", action="store_true", help="one JSON event a line, as the stream sends them")
 
+    @override
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             started = _start(options)
@@ -82,7 +83,11 @@ def _actor_and_team(reference: str | None) -> tuple[Actor, Node]:
         name=f"cli:{getpass.getuser()}", organization_id=organization.pk, root_id=root.pk, channel=Channel.CLI
     )
     if reference is None:
-        first = Node.objects.filter(organization=organization, kind="team", archived_at__isnull=True).order_by("slug").first()
+        first = (
+            Node.objects.filter(organization=organization, kind="team", archived_at__isnull=True)
+            .order_by("slug")
+            .first()
+        )
         if first is None:
             raise CommandError(f"The organization {organization.slug} has no team yet.")
         return actor, first

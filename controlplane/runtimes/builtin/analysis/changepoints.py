@@ -6,6 +6,7 @@ Every result keeps when the series is scaled or shifted (``a * x + b``): it depe
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush, heappushpop
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -50,14 +51,15 @@ def change_point(values: Sequence[float], *, least_score: float = 4.0) -> Change
     first left the old level for good, so that a ramp is dated at its beginning.
 
     Args:
-        values: at least five samples in order of time; fewer give ``None``. Cost grows with the square of their number.
+        values: at least five samples in order of time; fewer give ``None``. n samples cost about n log n.
         least_score: how many standard deviations of noise lie between the levels.
     """
     count = len(values)
     span = max(values, default=0.0) - min(values, default=0.0)
     if count < 5 or span <= 0:
         return None
-    split = min(range(1, count - _LEAST_AFTER + 1), key=lambda index: _cost(values[:index]) + _cost(values[index:]))
+    ahead, behind = _costs(values), _costs(values[::-1])
+    split = min(range(1, count - _LEAST_AFTER + 1), key=lambda index: ahead[index] + behind[count - index])
     before, after = values[:split], values[split:]
     low, high = median(before), median(after)
     spread = max(noise(values), _pooled(before, after), _RANGE_SHARE * span)
@@ -95,9 +97,27 @@ def _sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-def _cost(values: Sequence[float]) -> float:
-    centre = median(values)
-    return sum(abs(value - centre) for value in values)
+def _costs(values: Sequence[float]) -> list[float]:
+    """Return, for each length of a beginning of ``values``, the sum of its absolute deviations from its median.
+
+    Two heaps hold the lower and the upper half, so that a value more costs a logarithm and not another sort.
+    """
+    lower: list[float] = []  # negated: its top is the largest of the lower half
+    upper: list[float] = []
+    below = above = 0.0
+    costs = [0.0]
+    for value in values:
+        moved = -heappushpop(lower, -value)
+        below += value - moved
+        heappush(upper, moved)
+        above += moved
+        if len(upper) > len(lower):
+            moved = heappop(upper)
+            above -= moved
+            heappush(lower, -moved)
+            below += moved
+        costs.append(above - below + (-lower[0] if len(lower) > len(upper) else 0.0))
+    return costs
 
 
 def _pooled(before: Sequence[float], after: Sequence[float]) -> float:
@@ -110,12 +130,11 @@ def _onset(values: Sequence[float], split: int, low: float, high: float, spread:
 
     Along a ramp the median of the old level is off already, so the level is taken from what lies before the run.
     """
-    rising = high > low
+    way = 1 if high > low else -1
     index = split
     while index > 1:
         rest = values[: index - 1]
-        level = median(rest)
-        moved = values[index - 1] - level if rising else level - values[index - 1]
+        moved = way * (values[index - 1] - median(rest))
         if moved <= max(3 * deviation(rest), min(spread, abs(high - low) / 10)):
             break
         index -= 1

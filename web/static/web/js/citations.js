@@ -37,10 +37,10 @@ export function setUpCitations(root, open) {
   root.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-observation]");
     if (!link || event.metaKey || event.ctrlKey) return;
-    if (!open(link.dataset.observation)) return;
     event.preventDefault();
     hide();
-    history.replaceState(null, "", link.getAttribute("href"));
+    if (location.hash !== link.hash) history.pushState(null, "", link.hash); // Back returns to the report
+    open(link.dataset.observation);
   });
 }
 

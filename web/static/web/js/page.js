@@ -74,9 +74,31 @@ function setUpAuto() {
   }
 }
 
+const LIVE_MS = 8000;
+
+/** Sections marked `data-live` are read again while a run in them is active; one being used is left alone. */
+function setUpLive() {
+  const active = () => document.querySelector("[data-live] [data-status=queued], [data-live] [data-status=running], [data-live] [data-status=waiting]");
+  if (!active()) return;
+  setInterval(async () => {
+    if (document.hidden || !active()) return;
+    const response = await fetch(location.href).catch(() => null);
+    if (!response?.ok || response.redirected) return;
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const section of document.querySelectorAll("[data-live]")) {
+      if (section.contains(document.activeElement)) continue;
+      const replacement = fresh.getElementById(section.id);
+      if (replacement) section.replaceWith(replacement);
+      else section.replaceChildren();
+    }
+    refreshTimes();
+  }, LIVE_MS);
+}
+
 setUpThemes();
 setUpMenus();
 setUpOnce();
 setUpAuto();
+setUpLive();
 refreshTimes();
 setInterval(refreshTimes, 30_000);

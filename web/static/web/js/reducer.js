@@ -137,7 +137,8 @@ const HANDLERS = {
     const items = run.items.map((entry) => (unfinished(entry) ? { ...entry, state: "interrupted" } : entry));
     const status = data.status ?? "failed";
     const durationMs = data.duration_ms || between(run.at, event.at);
-    const end = item("end", event, { status, reason: data.reason ?? "", durationMs });
+    const explained = items.some((entry) => entry.kind === "error"); // its words say more than the reason's code
+    const end = item("end", event, { status, reason: explained ? "" : (data.reason ?? ""), durationMs });
     return {
       ...run, items: [...items, end], state: status, reason: end.reason, endedAt: event.at, durationMs, openQuestion: null,
       openApproval: null,

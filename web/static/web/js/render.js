@@ -17,7 +17,7 @@ const STATES = {
 export const ENDS = {
   queued: { words: "Queued", icon: "queue", tone: "" },
   running: { words: "Running", icon: null, tone: "tone-run" },
-  waiting: { words: "Waiting", icon: "hand", tone: "tone-warn" },
+  waiting: { words: "Waiting", icon: "pause", tone: "tone-warn" },
   completed: { words: "Completed", icon: "check", tone: "tone-good" },
   failed: { words: "Failed", icon: "warn", tone: "tone-bad" },
   interrupted: { words: "Interrupted", icon: "stop", tone: "tone-halt" },
@@ -58,9 +58,8 @@ export class ActivityView {
     });
     this.#shown = run.items;
     this.#panel.hidden = !run.items.length;
-    const parts = [count(run.steps, "step")];
-    if (run.observations) parts.push(count(run.observations, "observation"));
-    this.#meta.textContent = parts.join(" · ");
+    const parts = [run.steps ? count(run.steps, "step") : "", run.observations ? count(run.observations, "observation") : ""];
+    this.#meta.textContent = parts.filter(Boolean).join(" · ");
   }
 
   #add(entry) {
@@ -107,11 +106,11 @@ const BUILD = {
     drawTask(li, entry);
   },
   question: (li, entry) => {
-    li.append(icon("hand"), h("div", { class: "said" }));
+    li.append(icon("pause"), h("div", { class: "said" }));
     drawQuestion(li, entry);
   },
   approval: (li, entry) => {
-    li.append(icon("hand"), h("div", { class: "said" }));
+    li.append(icon("pause"), h("div", { class: "said" }));
     drawApproval(li, entry);
   },
   error: (li, entry) => li.append(icon("warn"), h("div", {},
@@ -125,7 +124,7 @@ const BUILD = {
     const look = ENDS[entry.status] ?? ENDS.failed;
     li.dataset.end = entry.status;
     li.append(h("span", { class: `step-dot ${look.tone}` }, icon(look.icon)), h("div", {},
-      h("p", { class: "step-end" }, look.words, entry.durationMs === null ? null : h("span", { class: "soft" }, ` after ${duration(entry.durationMs)}`)),
+      h("p", { class: "end-words" }, look.words, entry.durationMs === null ? null : h("span", { class: "faint" }, ` after ${duration(entry.durationMs)}`)),
       entry.reason && entry.status !== "completed" ? h("p", { class: "soft" }, reasonWords(entry.reason)) : null));
   },
 };

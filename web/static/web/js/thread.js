@@ -16,6 +16,7 @@ const questionSlot = part("question");
 const composer = part("composer");
 const jump = part("jump");
 const title = document.title;
+const head = Number(page.dataset.head); // how far the log reached when the page was made
 const clockOffset = Date.parse(page.dataset.now) - Date.now();
 const wide = matchMedia("(min-width: 64rem)");
 
@@ -34,6 +35,7 @@ const feed = new Feed({
   onEvents(events) {
     state = reduceAll(state, events);
     schedule();
+    if (!caughtUp && state.lastSeq >= head) settleIn();
   },
   onReset() {
     state = emptyState();
@@ -87,6 +89,7 @@ function newSection(run) {
   section.id = `run-${run.id}`;
   section.querySelector("[data-by]").textContent = run.by;
   section.querySelector("[data-prompt]").textContent = run.prompt;
+  if (caughtUp) section.querySelector("[role=log]").setAttribute("aria-live", "polite");
   const time = section.querySelector("time");
   time.dateTime = run.at;
   time.textContent = "just now";
@@ -203,16 +206,16 @@ function showConnection(connection) {
   slot.hidden = !(connection in CONNECTION) || (connection === "connecting" && !caughtUp);
   setText(slot.querySelector("[data-connection-words]"), CONNECTION[connection] ?? "");
   slot.querySelector("a").hidden = connection !== "signed_out";
-  if (connection === "open" && !caughtUp) settleIn();
 }
 
-/** The first open stream: what came so far is history. From here on new steps are announced and followed. */
+/** What came so far is history. From here on new steps are announced and followed. */
 function settleIn() {
   setTimeout(() => {
     caughtUp = true;
     turns.setAttribute("aria-busy", "false");
+    turns.querySelectorAll("[role=log]").forEach((log) => log.setAttribute("aria-live", "polite"));
     openAnchor();
-  }, 400);
+  }, 100);
 }
 
 // ---- following what is new ----
@@ -246,7 +249,7 @@ function openObservation(id) {
   const found = findObservation(state, id);
   if (!found) return false;
   const element = views.get(found.run.id).activity.reveal(found.item, id);
-  element.scrollIntoView({ behavior: motion(), block: "center" });
+  element.scrollIntoView({ block: "center" });
   element.focus({ preventScroll: true });
   return true;
 }
