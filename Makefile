@@ -9,7 +9,8 @@
 
 VENV = .venv
 RUN = $(VENV)/bin/python
-PIP = $(RUN) -m pip --disable-pip-version-check --quiet --no-input
+# -qq: errors only. Modules are compiled when first used: compiling all of them takes longer than the rest.
+PIP = $(RUN) -m pip --disable-pip-version-check -qq --no-input
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -41,12 +42,12 @@ clean: ## remove .venv and caches; the data in ./var stays
 # A requirements file newer than its stamp is installed again; nothing else is looked up, so a second start is fast.
 $(VENV)/.installed: requirements.txt $(RUN)
 	@echo "Installing what the control plane runs on ..."
-	@$(PIP) install -r requirements.txt
+	@$(PIP) install --no-compile -r requirements.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "Installing the development tools ..."
-	@$(PIP) install -r requirements-dev.txt
+	@$(PIP) install --no-compile -r requirements-dev.txt
 	@touch $@
 
 $(RUN):

@@ -1,6 +1,7 @@
 """The server of ``make dev``: one process that serves the ASGI application until it is told to stop."""
 
 import errno
+import logging
 import os
 import signal
 import socket
@@ -82,7 +83,6 @@ def serve(application: Any, listener: socket.socket, *, on_ready: Callable[[], N
         application,
         lifespan="on",
         log_config=None,  # the project's own is in force
-        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -90,6 +90,8 @@ def serve(application: Any, listener: socket.socket, *, on_ready: Callable[[], N
     )
     server = _Server(config, on_ready)
     try:
+        config.load()  # which sets the log levels of the project once more
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # we say ourselves when we start and stop
         server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass  # uvicorn sends the signal that stopped it once more, for those who wait for it

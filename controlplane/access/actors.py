@@ -83,6 +83,8 @@ def actor_for_session_cookie(cookie: str, *, channel: Channel, address: str | No
     For plain ASGI routes, which pass no middleware. Django's own check runs: the session's hash of the password must
     still match and the person be active. Three queries.
     """
+    if not (cookie.isascii() and cookie.isalnum()):
+        return None
     engine = import_module(settings.SESSION_ENGINE)
     request = HttpRequest()
     request.session = engine.SessionStore(cookie)

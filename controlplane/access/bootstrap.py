@@ -13,7 +13,7 @@ from controlplane.access.services.people import operator_set_password
 from controlplane.core.actor import Actor, ActorKind, Channel, Role, system_actor
 from controlplane.core.errors import Conflict
 from controlplane.core.permissions import SCOPES, Action
-from controlplane.orgs.models import Node, NodeKind, Organization
+from controlplane.orgs.models import Node, NodeKind, Organization, is_slug
 from controlplane.orgs.selectors import teams_for
 from controlplane.orgs.services import node_create, organization_create
 
@@ -108,7 +108,7 @@ def first_owner() -> User | None:
 
 
 def _organization(slug: str) -> Organization:
-    existing = Organization.objects.filter(slug=slug).first()
+    existing = Organization.objects.filter(slug=slug).first() if is_slug(slug) else None
     if existing is not None:
         return existing
     try:

@@ -38,6 +38,8 @@ def audit_events(
     events = AuditEvent.objects.filter(organization_id=scope.organization_id).order_by("-org_seq")
     if scope.node_ids is not None:
         events = events.filter(node_id__in=scope.node_ids)
+    if any("\x00" in text for text in (action, object_kind, object_id) if text):
+        return events.none()  # PostgreSQL takes no NUL, and no event has one
     if action:
         events = events.filter(action__startswith=action) if action.endswith(".") else events.filter(action=action)
     wanted = {"object_kind": object_kind, "object_id": object_id, "at__gte": since, "at__lt": until}

@@ -11,20 +11,44 @@ from controlplane.core.redaction.findings import MARKER_PATTERN
 def literal_secrets(document: Mapping[str, Any], paths: Iterable[Tokens]) -> dict[str, str]:
     """Return pointer → rule of each literal secret at or below ``paths``, in their order.
 
-    The document is judged as a whole, so that keys beside a value tell what it is. Of a key that is itself a secret,
-    the pointer is its parent's.
+    No path is the beginning of another. Of a key that is itself a secret, the pointer is its parent's.
     """
-    redacted = redact_json(document)
-    return {encode(place): rule for path in paths for place, rule in _differences(document, redacted, path)}
+    wanted = list(paths)
+    relevant = _relevant(document, _branches(wanted))
+    redacted = redact_json(relevant)
+    return {encode(place): rule for path in wanted for place, rule in _differences(relevant, redacted, path)}
 
 
-def _differences(document: Any, redacted: Any, path: Tokens) -> Iterator[tuple[Tokens, str]]:
+def _branches(paths: Iterable[Tokens]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for path in paths:
+        branch = root
+        for token in path:
+            branch = branch.setdefault(token, {})
+    return root
+
+
+def _relevant(value: Any, branches: Mapping[str, Any]) -> Any:
+    """Return the values at the ends of ``branches`` with the plain members beside them and beside their way.
+
+    Those tell what a value is (``{"name": "DB_PASSWORD", "value": …}``); scanning the rest costs more than writing.
+    """
+    if not branches or not isinstance(value, Mapping):
+        return value
+    return {
+        key: _relevant(item, branches[key]) if key in branches else item
+        for key, item in value.items()
+        if key in branches or not isinstance(item, Mapping | list)
+    }
+
+
+def _differences(value: Any, redacted: Any, path: Tokens) -> Iterator[tuple[Tokens, str]]:
     for depth, token in enumerate(path):
         if not isinstance(redacted, Mapping) or token not in redacted:
             yield path[:depth], _rule(redacted)
             return
-        document, redacted = document[token], redacted[token]
-    yield from _below(document, redacted, path)
+        value, redacted = value[token], redacted[token]
+    yield from _below(value, redacted, path)
 
 
 def _below(value: Any, redacted: Any, path: Tokens) -> Iterator[tuple[Tokens, str]]:

@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-disable_created_metrics()  # a second series for every counter and histogram, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter and histogram, which nobody asks for
 
 registry = CollectorRegistry()
 ProcessCollector(namespace="opensre", registry=registry)

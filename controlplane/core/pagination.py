@@ -116,7 +116,7 @@ def _after(model: type[Model], ordering: Sequence[str], cursor: str) -> Q:
 def _value(model: type[Model], column: str, raw: str | int) -> Any:
     try:
         value = cast("Field[Any, Any]", model._meta.get_field(column)).to_python(raw)  # noqa: SLF001 (Django's public API)
-    except (ValidationError, OverflowError):
+    except (ValidationError, TypeError, ValueError, OverflowError):
         raise _bad_cursor() from None
     # A naive time would be read in local time; a number would be stored as text.
     if (

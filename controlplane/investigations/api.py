@@ -17,7 +17,8 @@ from controlplane.core.errors import MalformedRequest, invalid
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
 from controlplane.investigations import selectors, services
-from controlplane.investigations.log import LoggedEvent, read_page
+from controlplane.investigations.envelope import LoggedEvent
+from controlplane.investigations.log import read_page
 from controlplane.investigations.models import Run, Thread
 from controlplane.orgs.selectors import team_for
 from controlplane.runtimes.events import event_schemas

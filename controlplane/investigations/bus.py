@@ -5,16 +5,14 @@ It only wakes: a lost or late message costs a moment, never an event, because ev
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
-if TYPE_CHECKING:
-    from controlplane.investigations.log import LoggedEvent
+from controlplane.investigations.envelope import LoggedEvent
 
 log = structlog.get_logger(__name__)
 
-Listener = Callable[[Sequence["LoggedEvent"]], None]
+Listener = Callable[[Sequence[LoggedEvent]], None]
 Waker = Callable[[], None]
 
 _lock = threading.Lock()
@@ -36,7 +34,7 @@ def subscribe(listener: Listener) -> Callable[[], None]:
     return unsubscribe
 
 
-def publish(events: Sequence["LoggedEvent"]) -> None:
+def publish(events: Sequence[LoggedEvent]) -> None:
     """Tell every listener; one that fails is logged and does not disturb the writer or the others."""
     for listener in _listeners:
         try:

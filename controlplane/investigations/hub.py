@@ -17,7 +17,8 @@ import structlog
 
 from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import bus, metrics
-from controlplane.investigations.log import LoggedEvent, read_heads, read_page
+from controlplane.investigations.envelope import LoggedEvent
+from controlplane.investigations.log import read_heads, read_page
 from controlplane.investigations.models import Audience
 
 log = structlog.get_logger(__name__)

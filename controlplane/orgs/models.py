@@ -1,5 +1,7 @@
 """Organizations and their tree of nodes."""
 
+import re
+
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -8,11 +10,17 @@ from typing_extensions import override
 from controlplane.core.ids import new_id
 
 MAX_DEPTH = 16
+_SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z"
 slug_validator = RegexValidator(
-    r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z",
+    _SLUG,
     "1 to 63 lower-case letters, digits and inner hyphens",
     code="slug_format",
 )
+
+
+def is_slug(text: str) -> bool:
+    """Return whether ``text`` could be a slug at all: what is asked before a query, so that no odd text reaches one."""
+    return re.match(_SLUG, text) is not None
 
 
 class NodeKind(models.TextChoices):

@@ -14,7 +14,7 @@ from django.db.models.expressions import NegatedExpression
 from controlplane.core.actor import Actor
 from controlplane.core.errors import InvalidInput, NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action, allows, nodes_that_allow
-from controlplane.orgs.models import Node, NodeAncestor, NodeKind, Organization
+from controlplane.orgs.models import Node, NodeAncestor, NodeKind, Organization, is_slug
 
 #: How many teams a ``team_required`` error lists.
 LISTED_TEAMS = 100
@@ -26,7 +26,7 @@ def organization_get(actor: Actor, slug: str) -> Organization:
     Raises:
         NotFound: for any other organization, existing or not.
     """
-    if actor.organization_id is not None:
+    if actor.organization_id is not None and is_slug(slug):
         organization = Organization.objects.filter(pk=actor.organization_id, slug=slug).first()
         if organization is not None:
             return organization
@@ -54,6 +54,8 @@ def node_get(*, actor: Actor, organization_slug: str, node_slug: str, action: Ac
         NotFound: the actor does not see the node.
         PermissionDenied: it sees the node and may not do ``action`` there.
     """
+    if not (is_slug(node_slug) and is_slug(organization_slug)):
+        raise NotFound
     nodes = Node.objects.filter(slug=node_slug, organization__slug=organization_slug)
     return _one_permitted(actor, action, nodes) or _not_found()
 
@@ -136,11 +138,12 @@ def team_for(actor: Actor, reference: str | None, action: Action) -> Node:
     """
     if reference is None:
         return _only_team(actor, action)
-    organization_slug, _, slug = reference.rpartition("/")
+    organization_slug, slash, slug = reference.rpartition("/")
     nodes = Node.objects.filter(slug=slug, kind=NodeKind.TEAM).annotate(active=_active())
-    if organization_slug:
+    if slash:
         nodes = nodes.filter(organization__slug=organization_slug)
-    node = None if "\x00" in reference else _one_permitted(actor, action, nodes)
+    well_formed = is_slug(slug) and (not slash or is_slug(organization_slug))
+    node = _one_permitted(actor, action, nodes) if well_formed else None
     if node is None:
         raise invalid("/team", "unknown_team", "There is no such team that you may see.")
     if not node.active:  # type: ignore[attr-defined]  # the annotation above

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from controlplane.audit.services import audit_record
 from controlplane.core import clock
@@ -30,10 +30,11 @@ def organization_create(*, actor: Actor, slug: str, name: str) -> Organization:
     if actor.kind != ActorKind.SYSTEM:
         raise PermissionDenied("Only the installation's operator makes organizations.")
     slug, name = _clean_slug(slug), single_line(name, pointer="/name")
-    organization = Organization(slug=slug, name=name)
-    if Organization.objects.filter(slug=slug).exists():
-        raise _slug_taken("organization")
-    organization.save(force_insert=True)
+    try:
+        with transaction.atomic():
+            organization = Organization.objects.create(slug=slug, name=name)
+    except IntegrityError:
+        raise _slug_taken("organization") from None
     root = Node.objects.create(organization=organization, parent=None, kind=NodeKind.ORG, slug=slug, name=name)
     NodeAncestor.objects.create(ancestor=root, descendant=root, depth=0)
     _audit(
@@ -185,6 +186,7 @@ def node_delete(*, actor: Actor, node: Node) -> None:
         raise Conflict(
             "The node has children; move or delete them first, or archive the node.", code="node_has_children"
         )
+    Node.objects.select_for_update().get(pk=node.pk)  # waits for whoever is about to refer to the node
     obstacle = deletion_obstacle(node.pk)
     if obstacle is not None:
         raise Conflict(f"The node is in use: {obstacle}. Archive it instead.", code="node_in_use")
@@ -196,7 +198,8 @@ def node_delete(*, actor: Actor, node: Node) -> None:
 
 def _lock(organization: Organization | UUID) -> None:
     pk = organization.pk if isinstance(organization, Organization) else organization
-    Organization.objects.select_for_update().get(pk=pk)
+    # Not a key lock: rows that merely refer to the organization are still inserted meanwhile.
+    Organization.objects.select_for_update(no_key=True).get(pk=pk)
 
 
 def _locked(actor: Actor, node: Node) -> Node:

@@ -63,7 +63,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "web.static_files.StaticFilesMiddleware",
     "controlplane.core.middleware.RequestContextMiddleware",
     "controlplane.core.middleware.ProblemMiddleware",  # outside the others: it also answers for errors in them
     "csp.middleware.CSPMiddleware",
@@ -154,7 +154,7 @@ STATIC_ROOT = DATA_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "web.storage.ModuleStaticFilesStorage"
+        "BACKEND": "web.static_files.ModuleStaticFilesStorage"
         if PRODUCTION
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
@@ -213,8 +213,13 @@ EMBEDDED_WORKER: bool = env.bool("EMBEDDED_WORKER", default=not PRODUCTION)
 WORKER_CONCURRENCY: int = env.int("WORKER_CONCURRENCY", default=4)
 LEASE_SECONDS: int = env.int("LEASE_SECONDS", default=30)
 SWEEP_SECONDS: float = env.float("SWEEP_SECONDS", default=5.0)
-STREAM_HEARTBEAT_SECONDS: float = env.float("STREAM_HEARTBEAT_SECONDS", default=15.0)
+#: Proxies close a silent connection, some after 20 seconds: no setting makes the pause longer than 15.
+STREAM_HEARTBEAT_SECONDS: float = min(env.float("STREAM_HEARTBEAT_SECONDS", default=15.0), 15.0)
 STREAM_LIFETIME_SECONDS: float = env.float("STREAM_LIFETIME_SECONDS", default=780.0)
+#: Private networks (CIDR) that configured URLs may point into. Link-local and metadata addresses are never reached.
+OUTBOUND_PRIVATE_ALLOW: list[str] = env.list(
+    "OUTBOUND_PRIVATE_ALLOW", default=[] if PRODUCTION else ["127.0.0.0/8", "::1/128"]
+)
 METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")
 
 # ---- logs ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import reverse
 
 from controlplane.access.admin import UserAdmin
-from controlplane.access.models import User
+from controlplane.access.models import AccessToken, User
 from controlplane.audit.models import AuditEvent
 from controlplane.core.actor import Role
 from tests.factories import Tree, make_operator, make_personal_token, make_team_token, make_user
@@ -43,8 +43,7 @@ def test_admin__domain_rows__shown_and_never_changed(client: Client, tree: Tree,
 
 def test_admin__tokens__digest_not_shown(client: Client, tree: Tree) -> None:
     make_team_token(tree.payments)
-    model = next(model for model in admin.site._registry if model._meta.label_lower == "access.accesstoken")
-    row = model._default_manager.get()
+    row = AccessToken.objects.get()
     page = client.get(url("access.accesstoken", "change", row.pk)).content.decode()
     assert row.public_id in page
     assert row.digest not in page

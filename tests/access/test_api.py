@@ -18,6 +18,7 @@ from tests.factories import (
     make_token,
     make_user,
 )
+from tests.support.pages import every_page
 
 pytestmark = pytest.mark.django_db
 ME = "/api/v1/me"
@@ -205,12 +206,9 @@ def test_token_list__many__two_queries_after_authentication(tree: Tree, django_a
 def test_token_list__pages__each_once(tree: Tree) -> None:
     client = api_client(token=make_admin_token(tree.root))
     expected = [make_token(tree.payments).token.public_id for _ in range(5)]
-    seen, cursor = [], ""
-    while cursor is not None:
-        page = client.get(f"{PAYMENTS}/tokens", {"limit": 2, "cursor": cursor}).json()
-        seen += [token["id"] for token in page["results"]]
-        cursor = page["next"]
-    assert seen == expected[::-1]
+    pages = every_page(client, f"{PAYMENTS}/tokens", limit=2)
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [token["id"] for page in pages for token in page] == expected[::-1]
 
 
 # ---- members ----

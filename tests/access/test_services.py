@@ -90,6 +90,18 @@ def test_token_create__bad_field__names_it(tree: Tree, fields: dict[str, Any], e
     assert not AccessToken.objects.exists()
 
 
+def test_token_create__admin_scope_in_a_team_token__refused(tree: Tree) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        make_team_token(tree.payments, ["admin:*"])
+    assert refusal(caught) == [("/scopes", "admin_scope")]
+
+
+def test_token_create__personal_by_default__without_the_powerful_scopes(tree: Tree) -> None:
+    owner = make_user(tree.root, Role.OWNER)
+    issued = token_create(actor=actor_for_user(owner), kind="user", node=tree.root, name="cli", user=owner)
+    assert set(issued.token.scopes) == SCOPES - {"admin:*", "config:resolve"}
+
+
 def test_token_create__beyond_what_the_creator_holds__refused(tree: Tree) -> None:
     actor = actor_for_token(make_admin_token(tree.root, ["admin:*", "runs:read"]))
     token_create(actor=actor, kind="team", node=tree.payments, name="reader", scopes=["runs:read"])
@@ -144,9 +156,11 @@ def test_token_rotate__overlap__both_work_then_only_the_new(tree: Tree) -> None:
     with time_machine.travel("2030-01-01T00:00:00Z", tick=False) as time:
         old = make_token(tree.payments, scopes=["runs:read"])
         new = token_rotate(actor=tree.system, token=old.token, overlap=timedelta(hours=1))
-        assert actor_for_token(old.plaintext).scopes == actor_for_token(new.plaintext).scopes == {"runs:read"}
+        assert (
+            actor_for_token(old.plaintext).scopes == actor_for_token(new.plaintext).scopes == frozenset({"runs:read"})
+        )
         time.shift(3601)
-        assert actor_for_token(new.plaintext)
+        assert actor_for_token(new.plaintext).credential_id == new.token.public_id
         with pytest.raises(NotAuthenticated):
             actor_for_token(old.plaintext)
         with pytest.raises(Conflict) as caught:
@@ -158,7 +172,9 @@ def test_token_rotate__overlap__both_work_then_only_the_new(tree: Tree) -> None:
 
 
 def test_user_create__member__no_password_sign_in_and_no_role(tree: Tree) -> None:
-    user = user_create(actor=tree.system, organization=tree.organization, username=" ada ", name="Ada", email="a@b.example")
+    user = user_create(
+        actor=tree.system, organization=tree.organization, username=" ada ", name="Ada", email="a@b.example"
+    )
     assert (user.username, user.organization, user.has_usable_password()) == ("ada", tree.organization, False)
     assert not user.memberships.exists()
     assert AuditEvent.objects.get(action="user.create").after["username"] == "ada"

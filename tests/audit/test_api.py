@@ -11,6 +11,7 @@ from controlplane.audit.export import neutralised
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Role
 from tests.factories import Tree, api_client, make_admin_token, make_user
+from tests.support.pages import every_page
 
 pytestmark = pytest.mark.django_db
 AUDIT = "/api/v1/orgs/demo/audit"
@@ -42,12 +43,8 @@ def test_audit_list__pages__each_once(tree: Tree) -> None:
     for number in range(7):
         record(tree, object_id=str(number))
     client = api_client(token=make_admin_token(tree.root))
-    seen, cursor = [], ""
-    while cursor is not None:
-        page = client.get(AUDIT, {"limit": 5, "cursor": cursor}).json()
-        seen += [event["seq"] for event in page["results"]]
-        cursor = page["next"]
-    assert seen == list(range(12, 0, -1))
+    pages = every_page(client, AUDIT, limit=5)
+    assert [event["seq"] for page in pages for event in page] == list(range(12, 0, -1))
 
 
 def test_audit_list__after_authentication__three_queries(tree: Tree, django_assert_num_queries: Any) -> None:

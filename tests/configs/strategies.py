@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
+
+#: For every property: no deadline, because the machine that runs the suite may be busy.
+PROPERTY = settings(max_examples=60, deadline=None)
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "m~n", "ü", "0"])
 SCALARS = st.one_of(

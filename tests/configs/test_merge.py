@@ -20,7 +20,7 @@ from controlplane.configs.merge import (
     patch_rfc7396,
 )
 from controlplane.configs.pointers import decode, get, leaves, same
-from tests.configs.strategies import DOCUMENTS, SHAPED, VALUES
+from tests.configs.strategies import DOCUMENTS, PROPERTY, SHAPED, VALUES
 
 Doc = dict[str, Any]
 CHAINS = st.lists(DOCUMENTS, max_size=5)
@@ -121,6 +121,7 @@ def test_merge__example_10__editing_the_result_leaves_the_inputs() -> None:
     assert (base, overlay) == before
 
 
+@PROPERTY
 @given(CHAINS)
 def test_merge__any_chain__inputs_unchanged_and_no_empty_object_left(chain: list[Doc]) -> None:
     before = deepcopy(chain)
@@ -129,11 +130,13 @@ def test_merge__any_chain__inputs_unchanged_and_no_empty_object_left(chain: list
     assert all(value != {} for _, value in leaves(result, empty_objects=True))
 
 
+@PROPERTY
 @given(CHAINS)
 def test_merge__of_a_chain__is_the_left_fold(chain: list[Doc]) -> None:
     assert same(merge_all(chain), reduce(merge, chain, dict[str, Any]()))
 
 
+@PROPERTY
 @given(DOCUMENTS)
 def test_merge__with_the_empty_document__is_identity_up_to_empty_objects(document: Doc) -> None:
     compact = dict(leaves(document))
@@ -142,11 +145,13 @@ def test_merge__with_the_empty_document__is_identity_up_to_empty_objects(documen
     assert dict(leaves(merge(document, document))) == compact
 
 
+@PROPERTY
 @given(SHAPED, SHAPED, SHAPED)
 def test_merge__without_type_changes__is_associative(a: Doc, b: Doc, c: Doc) -> None:
     assert same(merge(merge(a, b), c), merge(a, merge(b, c)))
 
 
+@PROPERTY
 @given(DOCUMENTS, DOCUMENTS, DOCUMENTS)
 def test_merge__with_type_changes__brackets_only_decide_what_a_hidden_object_inherits(a: Doc, b: Doc, c: Doc) -> None:
     """A scalar in the middle hides the object above it; bracketed to the right, the lower object never meets it."""
@@ -161,6 +166,7 @@ def test_merge__scalar_between_two_objects__is_not_associative() -> None:
     assert merge(a, merge(b, c)) == {"k": {"x": 1, "y": 3}}
 
 
+@PROPERTY
 @given(CHAINS)
 def test_provenance__any_chain__agrees_with_the_value_leaf_for_leaf(chain: list[Doc]) -> None:
     layers = [_layer(index, document) for index, document in enumerate(chain)]
@@ -220,6 +226,7 @@ def test_merge_patch__rfc_7396_test_cases__their_results(original: Any, patch: A
     assert (original, patch) == before
 
 
+@PROPERTY
 @given(VALUES, VALUES)
 def test_merge_patch__any__idempotent_and_without_change_to_its_inputs(target: Any, patch: Any) -> None:
     before = deepcopy((target, patch))
@@ -228,6 +235,7 @@ def test_merge_patch__any__idempotent_and_without_change_to_its_inputs(target: A
     assert (target, patch) == before
 
 
+@PROPERTY
 @given(DOCUMENTS, DOCUMENTS)
 def test_patch_deep__any__idempotent_pure_and_names_all_it_changes(document: Doc, patch: Doc) -> None:
     before = deepcopy((document, patch))

@@ -20,7 +20,7 @@ from controlplane.configs.pointers import (
     same,
     unset,
 )
-from tests.configs.strategies import DOCUMENTS, VALUES
+from tests.configs.strategies import DOCUMENTS, PROPERTY, VALUES
 
 # RFC 6901, section 5: the document and the value of each of its pointers.
 RFC_DOCUMENT: dict[str, Any] = {
@@ -55,11 +55,13 @@ def test_decode__escaped_tilde_before_one__not_unescaped_twice() -> None:
     assert decode("/~01") == ("~1",)
 
 
+@PROPERTY
 @given(st.lists(st.text(max_size=5), max_size=4).map(tuple))
 def test_encode__any_tokens__decode_to_themselves(tokens: tuple[str, ...]) -> None:
     assert decode(encode(tokens)) == tokens
 
 
+@PROPERTY
 @given(DOCUMENTS)
 def test_leaves__any_document__each_is_found_at_its_pointer_and_is_no_object(document: dict[str, Any]) -> None:
     for pointer, value in leaves(document):
@@ -67,11 +69,13 @@ def test_leaves__any_document__each_is_found_at_its_pointer_and_is_no_object(doc
         assert not isinstance(value, dict)
 
 
+@PROPERTY
 @given(DOCUMENTS, DOCUMENTS)
 def test_diff__applied_to_before__gives_after(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert same(_apply(before, diff(before, after)), after)
 
 
+@PROPERTY
 @given(DOCUMENTS, DOCUMENTS)
 def test_diff__is_empty__exactly_for_equal_documents(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert (diff(before, after) == []) == same(before, after)
@@ -121,6 +125,7 @@ def test_unset__nothing_there__document_unchanged(path: tuple[str, ...]) -> None
     assert unset(document, [path]) == document
 
 
+@PROPERTY
 @given(DOCUMENTS, st.data())
 def test_unset__any_leaves__gone_the_rest_kept_input_untouched_and_idempotent(
     document: dict[str, Any], data: st.DataObject
@@ -137,6 +142,7 @@ def test_unset__any_leaves__gone_the_rest_kept_input_untouched_and_idempotent(
     assert same(unset(result, paths), result)
 
 
+@PROPERTY
 @given(DOCUMENTS, VALUES)
 def test_unset__of_a_patch_at_a_new_path__round_trips(document: dict[str, Any], value: Any) -> None:
     patched = patch_deep(document, {"new": {"path": value}})

@@ -82,6 +82,12 @@ def test_secret__under_a_telling_key__found_though_the_value_alone_tells_nothing
     assert [item.pointer for item in error.errors] == ["/integrations/db/password"]
 
 
+def test_secret__told_by_the_member_beside_it__found(tree: Tree) -> None:
+    put(tree.payments, {"env": {"first": {"name": "DB_PASSWORD", "value": "${OPENSRE_CRED_DB}"}}})
+    error = refusal(tree, {"env": {"first": {"value": "tr0ub4dor-and-3"}}})
+    assert [item.pointer for item in error.errors] == ["/env/first/value"]
+
+
 def test_secret__private_key__found(tree: Tree) -> None:
     body = "\n".join(random.token_hex(32) for _ in range(8))
     pem = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controlplane.investigations import bus
+from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.lifecycle import run_claim
 from controlplane.investigations.log import (
     MAX_DATA_BYTES,
     Fence,
     LeaseLost,
-    LoggedEvent,
     NewEvent,
     append,
     new_event,

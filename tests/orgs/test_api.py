@@ -8,6 +8,7 @@ from controlplane.audit.models import AuditEvent
 from controlplane.core.actor import Role
 from controlplane.orgs.models import Node, NodeKind
 from tests.factories import Tree, api_client, make_admin_token, make_node, make_team_token, make_user
+from tests.support.pages import every_page
 
 pytestmark = pytest.mark.django_db
 NODES = "/api/v1/orgs/demo/nodes"
@@ -21,17 +22,11 @@ def test_node_list__pages__every_node_once_in_order(tree: Tree) -> None:
     for number in range(7):
         make_node(tree.root, f"team-{number}")
     client = api_client(token=make_admin_token(tree.root))
-    seen: list[str] = []
-    cursor = ""
-    while True:
-        page = client.get(NODES, {"limit": 3, "cursor": cursor}).json()
-        seen += [node["slug"] for node in page["results"]]
-        cursor = page["next"]
-        if cursor is None:
-            break
-        assert len(page["results"]) == 3
+    pages = every_page(client, NODES, limit=3)
+    assert [len(page) for page in pages] == [3, 3, 3, 2]
+    seen = [node["slug"] for page in pages for node in page]
     assert seen == sorted(seen)
-    assert len(seen) == len(set(seen)) == 11
+    assert len(set(seen)) == 11
 
 
 def test_node_list__token__three_queries_however_many_nodes(tree: Tree, django_assert_num_queries: Any) -> None:

@@ -32,7 +32,7 @@ def recomputed() -> set[tuple[UUID, UUID, int]]:
 
 
 @pytest.mark.django_db
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_closure__any_steps__equals_recomputed(steps: list[tuple[str, int, int]]) -> None:
     with transaction.atomic():

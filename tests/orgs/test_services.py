@@ -249,7 +249,9 @@ def test_writes__any_without_right__refused_and_unrecorded(tree: Tree, other_tre
 
 def test_node_move__lock_order__organization_first_audit_head_last(tree: Tree) -> None:
     ops = make_node(tree.root, "ops", NodeKind.GROUP)
-    with CaptureQueriesContext(connection, ) as queries:
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
         node_move(actor=tree.system, node=tree.payments, parent=ops)
     tables = [query["sql"] for query in queries if "SAVEPOINT" not in query["sql"].upper()]
     assert "orgs_organization" in tables[0]

@@ -46,11 +46,13 @@ def sign_in_link_redeem(*, secret: str, address: str | None = None) -> User:
     Raises:
         NotAuthenticated: ``link_invalid`` for an unknown, used or expired link alike.
     """
-    now = clock.now()
     link = _links(secret)
-    if not _working(link, now).update(used_at=now):
+    now = clock.now()
+    # Conditions on the link's own row only: one on a joined table would become a subquery, which PostgreSQL does not
+    # evaluate again after waiting for the row, and the link would work twice.
+    user = link.select_related("user").get().user if _unused(link, now).update(used_at=now) else None
+    if user is None or not user.is_active:
         raise NotAuthenticated("This sign-in link is not valid, or has been used already.", code="link_invalid")
-    user = link.select_related("user__organization").get().user
     person = Actor(
         ActorKind.USER,
         f"user:{user.pk}",
@@ -66,7 +68,7 @@ def sign_in_link_redeem(*, secret: str, address: str | None = None) -> User:
 
 def sign_in_link_person(*, secret: str) -> User | None:
     """Return whom a link would sign in, ``None`` for an unknown, used or expired one alike. The link stays unused."""
-    link = _working(_links(secret), clock.now()).select_related("user").first()
+    link = _unused(_links(secret), clock.now()).filter(user__is_active=True).select_related("user").first()
     return None if link is None else link.user
 
 
@@ -74,8 +76,8 @@ def _links(secret: str) -> QuerySet[SignInLink]:
     return SignInLink.objects.filter(digest__in=[_link_digest(secret, version) for version in settings.TOKEN_PEPPERS])
 
 
-def _working(links: QuerySet[SignInLink], now: datetime) -> QuerySet[SignInLink]:
-    return links.filter(used_at__isnull=True, expires_at__gt=now, user__is_active=True)
+def _unused(links: QuerySet[SignInLink], now: datetime) -> QuerySet[SignInLink]:
+    return links.filter(used_at__isnull=True, expires_at__gt=now)
 
 
 def _link_digest(secret: str, pepper_version: int) -> str:

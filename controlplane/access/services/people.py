@@ -4,7 +4,7 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from controlplane.access.models import Membership, MembershipSource, User
 from controlplane.access.permissions import roles_grantable
@@ -39,11 +39,14 @@ def user_create(
     user = User(organization=organization, username=single_line(username, pointer="/username", max_length=150))
     user.name = single_line(name, pointer="/name") if name.strip() else ""
     user.email = _clean_email(email)
-    if User.objects.filter(username=user.username).exists():
-        detail = "This username is taken."
-        raise Conflict(detail, code="username_taken", errors=[FieldError("/username", "username_taken", detail)])
     user.password = make_password(None if password is None else _clean_password(password, user))
-    user.save(force_insert=True)
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        detail = "This username is taken."
+        taken = [FieldError("/username", "username_taken", detail)]
+        raise Conflict(detail, code="username_taken", errors=taken) from None
     audit_user(actor, "user.create", user, after={"username": user.username, "name": user.name, "email": user.email})
     return user
 
@@ -162,7 +165,7 @@ def membership_revoke(*, actor: Actor, membership: Membership) -> None:
     if Role(membership.role) not in roles_grantable(actor, node_lineage(node.pk)):
         raise PermissionDenied("You cannot revoke a role you do not hold.", code="role_not_held")
     if membership.role == Role.OWNER:
-        Organization.objects.select_for_update().get(
+        Organization.objects.select_for_update(no_key=True).get(
             pk=node.organization_id
         )  # two owners must not revoke each other at once
         others = Membership.objects.filter(node=node, role=Role.OWNER.value, user__is_active=True).exclude(

@@ -20,6 +20,8 @@ from controlplane.core.text import single_line
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_lineage, node_require
 
+#: What a personal token holds only when asked for.
+POWERFUL: Final = frozenset({"admin:*", "config:resolve"})
 #: How long the old token still works beside the new one.
 ROTATION_OVERLAP: Final = timedelta(hours=24)
 
@@ -49,13 +51,14 @@ def token_create(
         actor: the creator; it may put in no scope it does not hold on ``node``.
         kind: ``team``, ``admin`` or ``user`` (personal, ``user`` required: acts by that person's roles ∩ scopes).
         node: team and admin tokens act on its subtree; a personal token is only listed there.
-        scopes: ``None`` takes the defaults of the kind: those of a team's runtime, all, or all the creator holds.
+        scopes: ``None`` takes the defaults of the kind: those of a team's runtime; all; all the creator
+            holds but the :data:`POWERFUL`.
         expires_at: ``None`` never.
 
     Raises:
         NotFound, PermissionDenied: the actor may not issue this kind of token there.
         InvalidInput: ``kind``, ``user``, ``unknown_scope``, ``no_scopes``, ``scope_not_held``, ``expires_in_past`` or a
-            rule of the name.
+            rule of the name; ``admin_scope`` for ``admin:*`` in a team token.
     """
     lineage = node_lineage(node.pk)
     _require_may_issue(actor, kind, node, user)
@@ -143,7 +146,7 @@ def _require_may_issue(actor: Actor, kind: str, node: Node, user: User | None) -
 
 def _clean_scopes(scopes: Iterable[str] | None, *, kind: str, held: frozenset[str]) -> list[str]:
     if scopes is None:
-        chosen = {TokenKind.TEAM: TEAM_TOKEN_SCOPES, TokenKind.ADMIN: SCOPES}.get(TokenKind(kind), held)
+        chosen = {TokenKind.TEAM: TEAM_TOKEN_SCOPES, TokenKind.ADMIN: SCOPES}.get(TokenKind(kind), held - POWERFUL)
     else:
         chosen = frozenset(scopes)
     unknown = chosen - SCOPES
@@ -153,6 +156,8 @@ def _clean_scopes(scopes: Iterable[str] | None, *, kind: str, held: frozenset[st
         )
     if not chosen:
         raise invalid("/scopes", "no_scopes", "A token needs at least one scope.")
+    if kind == TokenKind.TEAM and "admin:*" in chosen:
+        raise invalid("/scopes", "admin_scope", "admin:* is for admin and personal tokens.")
     beyond = chosen - held
     if beyond:
         raise invalid(

@@ -4,13 +4,15 @@ as two members."""
 import re
 from collections.abc import Callable
 
+from controlplane.core.redaction.fields import field_label, read_value
 from controlplane.core.redaction.findings import MARKER_PATTERN, Finding
-from controlplane.core.redaction.labels import Label, field_label, is_secret_under, read_value
+from controlplane.core.redaction.labels import Label, is_secret_under
 from controlplane.core.redaction.line import Line
 from controlplane.core.redaction.manifests import SECRET_RULE
 from controlplane.core.redaction.values import is_mixed, is_passphrase, is_reference, looks_random
 
 _MOST_BLANK_LINES = 32
+_OPENERS = (":", "=", "|", ">")
 _BLOCK = re.compile(
     r"""(?P<lead>[ \t]*(?:-[ ]+)?)["']?(?P<label>[A-Za-z0-9_.\-]{1,100}+)["']?[ ]*:[ ]+(?:![\w!]{1,40}[ ]+)?[|>][-+0-9]{0,3}[ \t\r]*(?:\#.*)?"""
 )
@@ -45,6 +47,11 @@ class BlockTracker:
         self._state: str | None = None  # "block", "lone" or "member": what the next line may be
         self._label: Label | None = None
         self._blank_lines = 0
+
+    def concerns(self, text: str) -> bool:
+        """Whether a line with `text` may be about the lines after it."""
+        tail = text.rstrip(" \t\r*\\")[-1:]
+        return tail in _OPENERS or ": |" in text or ": >" in text or _NAME_MEMBER.fullmatch(text) is not None
 
     def take(self, line: Line) -> list[Line]:
         """Accept the next line; answers the lines that are ready to go on, in order."""

@@ -19,6 +19,10 @@ class Mark(NamedTuple):
     last: int
     rule: str
 
+    def moved(self, shift: int) -> "Mark":
+        """The marker, `shift` characters further on in the line."""
+        return self._replace(start=self.start + shift, end=self.end + shift)
+
 
 class Line:
     """A logical line: text in which markers already stand for what was removed.
@@ -38,9 +42,15 @@ class Line:
         """Put a marker in the place of each finding (in characters of `text`; sorted, non-overlapping)."""
         parts: list[str] = []
         marks: list[Mark] = []
+        old = iter((*self.marks, None))
+        mark = next(old)
         position = length = 0
         for finding in found:
-            self._keep_marks(marks, position, finding.start, length - position)
+            while mark is not None and mark.end <= finding.start:
+                marks.append(mark.moved(length - position))
+                mark = next(old)
+            while mark is not None and mark.start < finding.end:
+                mark = next(old)  # the finding covers it
             kept, replacement = self.text[position : finding.start], marker(finding.rule)
             parts += (kept, replacement)
             start = length + len(kept)
@@ -48,16 +58,11 @@ class Line:
             first, last = self.original(finding.start), self.original(finding.end, after=True)
             marks.append(Mark(start, length, first, last, finding.rule))
             position = finding.end
-        self._keep_marks(marks, position, len(self.text), length - position)
+        while mark is not None:
+            marks.append(mark.moved(length - position))
+            mark = next(old)
         parts.append(self.text[position:])
         self.text, self.marks = "".join(parts), marks
-
-    def _keep_marks(self, marks: list[Mark], left: int, right: int, shift: int) -> None:
-        marks += [
-            mark._replace(start=mark.start + shift, end=mark.end + shift)
-            for mark in self.marks
-            if left <= mark.start and mark.end <= right
-        ]
 
     def original(self, position: int, *, after: bool = False) -> int:
         """The offset in the whole text of `text[position]`; `after` for the end of a span, which may end at a marker."""

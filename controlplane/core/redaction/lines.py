@@ -1,8 +1,12 @@
 """The rules applied to one line, and which lines of a block any rule must look at."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
+from controlplane.core.redaction.fields import LABEL_LITERALS, find_labelled
 from controlplane.core.redaction.findings import MARKER_PATTERN, Finding, merge_findings
 from controlplane.core.redaction.headers import (
     find_authorization,
@@ -11,7 +15,6 @@ from controlplane.core.redaction.headers import (
     find_credential_pairs,
     find_userinfo,
 )
-from controlplane.core.redaction.labels import find_fields, find_flags, find_in_prose, find_pairs
 from controlplane.core.redaction.manifests import MANIFEST_LITERALS
 from controlplane.core.redaction.privatekeys import KEY_LITERALS
 from controlplane.core.redaction.values import is_distinctive
@@ -24,72 +27,96 @@ from controlplane.core.redaction.vendors import (
     find_sql_passwords,
 )
 
-_LABELS = ("pass", "pwd", "secret", "token", "key", "cred", "jwt")
-
 # The order is the precedence of names where findings overlap: what names the vendor comes before what a label tells.
 RULES: tuple[Rule, ...] = (
     *VENDOR_RULES,
     Rule(("://", ":\\/\\/", "jdbc:oracle"), find_userinfo),
-    Rule(("auth",), find_authorization),
-    Rule(("basic", "auth"), find_basic),
+    Rule(("authorization",), find_authorization),
+    Rule(("basic ", "_auth", 'auth"', "auth\\"), find_basic),
     Rule(("cookie",), find_cookies),
     Rule(("curl ", "wget "), find_curl_user),
-    Rule(("mysql", "mariadb", "sshpass", "redis-cli", "--from-literal", "login"), find_short_flags),
-    Rule((*_LABELS, "auth", "conn", "bearer"), find_fields),
-    Rule((*_LABELS, "auth"), find_flags),
-    Rule(_LABELS, find_pairs),
-    Rule(_LABELS, find_in_prose),
-    Rule(("identified", "pass"), find_sql_passwords),
-    Rule(("cred", "login", "user"), find_credential_pairs),
+    Rule(("mysql", "mariadb", "sshpass", "redis-cli", "--from-literal", "login "), find_short_flags),
+    Rule(LABEL_LITERALS, find_labelled),
+    Rule(("identified ", "password"), find_sql_passwords),
+    Rule(("cred", "login", "/pass"), find_credential_pairs),
     Rule(("bearer",), find_bearer),
 )
+# Bits beside those of the rules: the line may be part of something that spans lines; a known value stands in it.
+SPANS_LINES = 1
+HOLDS_KNOWN = 2
+_FIRST_RULE = 2
 
 
-def _literal_masks() -> tuple[tuple[str, int], ...]:
-    masks: dict[str, int] = dict.fromkeys((*MANIFEST_LITERALS, *KEY_LITERALS), 1)
-    for bit, rule in enumerate(RULES, start=1):
+class _Literal(NamedTuple):
+    text: str
+    rules: int
+    longer: "tuple[_Literal, ...]"  # literals that contain this one: absent where it is
+
+
+def _literal_forest() -> tuple[_Literal, ...]:
+    masks: dict[str, int] = dict.fromkeys((*MANIFEST_LITERALS, *KEY_LITERALS), SPANS_LINES)
+    for bit, rule in enumerate(RULES, start=_FIRST_RULE):
         for literal in rule.literals:
             masks[literal] = masks.get(literal, 0) | 1 << bit
-    return tuple(masks.items())
+    parents = {text: max((other for other in masks if other != text and other in text), key=len, default="") for text in masks}
+
+    def below(parent: str) -> tuple[_Literal, ...]:
+        return tuple(_Literal(text, masks[text], below(text)) for text in masks if parents[text] == parent)
+
+    return below("")
 
 
-_LITERAL_MASKS = _literal_masks()
-ALL_RULES = (1 << len(RULES) + 1) - 1
+_LITERALS = _literal_forest()
 
 
 def lowered(text: str) -> str:
     """`text` in lower case with every character at its place (a few, such as U+0130, would become two)."""
     lower = text.lower()
-    return (
-        lower if len(lower) == len(text) else "".join(low if len(low := char.lower()) == 1 else char for char in text)
-    )
+    return lower if len(lower) == len(text) else "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+def _present(lower: str, literals: tuple[_Literal, ...] = _LITERALS) -> list[_Literal]:
+    """The literals that stand in `lower`. What lacks "pass" is not searched for "password"."""
+    present = [literal for literal in literals if literal.text in lower]
+    for literal in tuple(present):
+        if literal.longer:
+            present += _present(lower, literal.longer)
+    return present
 
 
 def rules_for(text: str) -> int:
-    """The set of rules (as bits) whose literals stand in `text`; bit 0 is for the stages that follow several lines."""
-    lower = lowered(text)
+    """The rules, as bits, whose literals stand in `text`; and `SPANS_LINES`."""
     mask = 0
-    for literal, bits in _LITERAL_MASKS:
-        if literal in lower:
-            mask |= bits
+    for literal in _present(lowered(text)):
+        mask |= literal.rules
     return mask
 
 
-def scan_line(line: str, mask: int = ALL_RULES) -> list[Finding]:
+@lru_cache(maxsize=1024)
+def _rules_in(mask: int) -> tuple[Rule, ...]:
+    return tuple(rule for bit, rule in enumerate(RULES, start=_FIRST_RULE) if mask >> bit & 1)
+
+
+_MOST_REPEATED = 64
+
+
+def scan_line(line: str, mask: int) -> list[Finding]:
     """The credentials in one line, by the rules in `mask`; a distinctive value is found wherever it stands again."""
-    found = [finding for bit, rule in enumerate(RULES, start=1) if mask >> bit & 1 for finding in rule.find(line)]
+    lower = lowered(line)
+    found = [finding for rule in _rules_in(mask) for finding in rule.find(line, lower)]
     if not found:
         return found
-    markers = [match.span() for match in MARKER_PATTERN.finditer(line)]
-    merged = merge_findings(_whole(line, finding, markers) for finding in found)
+    markers = [match.span() for match in MARKER_PATTERN.finditer(line)] if "[redacted:" in line else []
+    merged = merge_findings(_whole(finding, markers) for finding in found) if markers else merge_findings(found)
+    values = {line[finding.start : finding.end]: finding.rule for finding in merged[:_MOST_REPEATED]}
     repeats = [
-        Finding(finding.rule, start, start + len(value))
-        for finding in merged
-        if is_distinctive(value := line[finding.start : finding.end])
+        Finding(rule, start, start + len(value))
+        for value, rule in values.items()
+        if is_distinctive(value)
         for start in occurrences(line, value)
-        if start != finding.start
     ]
-    merged = merge_findings([*merged, *repeats]) if repeats else merged
+    if len(repeats) > len(values):
+        merged = merge_findings([*merged, *repeats])
     return [finding for finding in merged if _has_content(line[finding.start : finding.end])]
 
 
@@ -100,20 +127,23 @@ def occurrences(text: str, value: str, start: int = 0) -> Iterator[int]:
         start += len(value)
 
 
-def _whole(line: str, finding: Finding, markers: list[tuple[int, int]]) -> Finding:
+def _whole(finding: Finding, markers: list[tuple[int, int]]) -> Finding:
     """`finding`, widened so that it cuts no marker in two."""
     start, end = finding.start, finding.end
-    for left, right in markers:
-        if left < end and right > start:
-            start, end = min(start, left), max(end, right)
+    before = bisect_right(markers, start, key=lambda span: span[0]) - 1
+    if before >= 0 and markers[before][1] > start:
+        start = markers[before][0]
+    last = bisect_right(markers, end - 1, key=lambda span: span[0]) - 1
+    if last >= 0 and markers[last][1] > end:
+        end = markers[last][1]
     return Finding(finding.rule, start, end)
 
 
 def _has_content(value: str) -> bool:
     """Whether anything but markers and punctuation stands in `value`."""
-    return any(char.isalnum() for char in MARKER_PATTERN.sub("", value)) or (
-        "[redacted:" not in value and not value.isspace()
-    )
+    if "[redacted:" not in value:
+        return not value.isspace()
+    return any(char.isalnum() for char in MARKER_PATTERN.sub("", value))
 
 
 class Candidates:
@@ -123,11 +153,10 @@ class Candidates:
         self._block = block
         self._masks: dict[int, int] = {}
         lower = lowered(block)
-        for literal, bits in _LITERAL_MASKS:
-            if literal in lower:
-                self._add(lower, literal, bits, 0)
+        for literal in _present(lower):
+            self._add(lower, literal.text, literal.rules, 0)
         for value in known:
-            self._add(block, value, 0, 0)
+            self._add(block, value, HOLDS_KNOWN, 0)
         self._starts = list(self._masks)
         heapify(self._starts)
 
@@ -146,7 +175,7 @@ class Candidates:
 
     def add_known(self, value: str, position: int) -> None:
         """Ask for the lines from `position` on in which `value` stands."""
-        for start in self._add(self._block, value, 0, position):
+        for start in self._add(self._block, value, HOLDS_KNOWN, position):
             heappush(self._starts, start)
 
     def next(self, position: int) -> int | None:

@@ -6,12 +6,13 @@ Source: Kubernetes API reference, Secret v1 (`data` is base64, `stringData` is w
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from controlplane.core.redaction.findings import MARKER_PATTERN, Finding
 from controlplane.core.redaction.line import Line
 
-MANIFEST_LITERALS = ("apiversion", "data:", 'data":')
+MANIFEST_LITERALS = ("apiversion", "data:", 'data":', 'data\\', "kind: secret", '"secret', '\\"secret')
 SECRET_RULE = "kubernetes-secret"
 SECRET_KINDS = ("Secret", "SecretList")
 _HELD_LIMIT = 65_536
@@ -35,6 +36,7 @@ class ManifestTracker:
         """`redact` replaces findings in a line."""
         self._redact = redact
         self._held: list[Line] = []
+        self._held_size = 0
         self._list_column: int | None = None  # column of the members of an enclosing SecretList
         self._leave_object()
 
@@ -43,26 +45,33 @@ class ManifestTracker:
         """Whether the next line's meaning depends on the lines before."""
         return self._column is not None or self._list_column is not None or bool(self._held)
 
+    def ignores(self, text: str) -> bool:
+        """Whether a line with `text` tells nothing: it stands deeper in an object than what does."""
+        if self._column is None or self._map_column is not None or self._held:
+            return False
+        return text.startswith(" " * (self._column + 1))
+
     def take(self, line: Line) -> list[Line]:
         """Accept the next line; answers the lines that are ready to go on, in order."""
         if not line.continues:
             self._read(line)
-        if not self._undecided:
-            ready, self._held = [*self._held, line], []
-            return ready
         self._held.append(line)
-        if not line.ending or sum(len(held.text) for held in self._held) > _HELD_LIMIT:
+        self._held_size += len(line.text)
+        if self._undecided:
+            if line.ending and self._held_size <= _HELD_LIMIT:
+                return []
             self._decide(secret=self._is_core is True)
-            ready, self._held = self._held, []
-            return ready
-        return []
+        return self._release()
+
+    def _release(self) -> list[Line]:
+        ready, self._held, self._held_size = self._held, [], 0
+        return ready
 
     def flush(self) -> list[Line]:
         """What is held at the end of the text."""
         self._leave_object()
-        ready, self._held = self._held, []
         self._list_column = None
-        return ready
+        return self._release()
 
     def _leave_object(self) -> None:
         if getattr(self, "_undecided", False):
@@ -86,10 +95,10 @@ class ManifestTracker:
 
     def _read(self, line: Line) -> None:
         text = line.text
-        bare = text.strip()
-        if not bare:
-            return
-        indent = len(text) - len(text.lstrip())
+        bare = text.lstrip()
+        indent = len(text) - len(bare)
+        if not bare or (self._column is not None and self._map_column is None and indent > self._column):
+            return  # deeper than what tells
         member = _MEMBER.match(text)
         if self._map_column is not None:
             if indent > self._map_column:
@@ -97,6 +106,7 @@ class ManifestTracker:
                 return
             if not self._undecided:
                 self._map_column = None
+        bare = bare.rstrip()
         if bare == "---" or (self._column is not None and self._ends_object(bare, indent, member)):
             self._leave_object()
         if self._list_column is not None and (bare == "---" or indent < self._list_column):
@@ -218,8 +228,9 @@ class CompactSecrets:
     ) -> bool:
         if match["key"] == "stringData":
             return True
-        before = next((kind for start, kind in reversed(kinds) if start < match.start()), self._kind)
-        after = next((kind for start, kind in kinds if start > match.start()), None)
+        index = bisect_left(kinds, (match.start(), ""))
+        before = kinds[index - 1][1] if index else self._kind
+        after = kinds[index][1] if index < len(kinds) else None
         if _CORE_BEFORE.search(text[max(0, match.start() - 96) : match.start()]) and before not in SECRET_KINDS:
             # Sorted members: the kind follows. In a piece that ends before it, a map that looks like a Secret's is one.
             encoded = bool(values) and all(_may_be_encoded(value) for value in values)

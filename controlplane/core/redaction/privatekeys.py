@@ -27,6 +27,7 @@ _INLINE = re.compile(
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _HEADER = re.compile(r"\s*[A-Z][A-Za-z-]{2,30}: ?[^\n]{0,200}")
 _WRAPPING = " \t\r\n\"'`,;+\\()[]|>#*-:"
+_ONLY_WRAPPING = re.compile(rf"[{re.escape(_WRAPPING)}]*+$")
 _ESCAPED_BREAK = re.compile(r"(?:\\{1,15}[nrt])+$")
 _LONG_RUN = 40
 
@@ -46,6 +47,11 @@ class PrivateKeys:
         self._column = 0
         self._lines = 0
 
+    @staticmethod
+    def concerns(text: str) -> bool:
+        """Whether a block may start in `text`."""
+        return "PRIVATE" in text or "Private-" in text
+
     @property
     def busy(self) -> bool:
         """Whether a block is open."""
@@ -60,7 +66,7 @@ class PrivateKeys:
             return self._join(open_line, line, footer.end())
         if line.continues:
             end = end_of(_INLINE, line.text, 0)
-            if line.text[end:].strip(_WRAPPING):
+            if not _ONLY_WRAPPING.match(line.text, end):
                 return self._join(open_line, line, end)
             end = len(line.text)
         elif not line.text.strip():
@@ -92,13 +98,15 @@ class PrivateKeys:
         """Replace the blocks that start in `line` from `position` on; whether the last is still open."""
         text = line.text
         found: list[Finding] = []
-        is_open = False
+        is_open, has_footer = False, True
         while (header := _BEGIN.search(text, position)) is not None:
-            if (footer := _END.search(text, header.end())) is not None:
+            footer = _END.search(text, header.end()) if has_footer else None
+            if footer is not None:
                 end = footer.end()
             else:
+                has_footer = False  # none further on either: looking again for each header would be quadratic
                 end = end_of(_INLINE, text, header.end())
-                if not text[end:].strip(_WRAPPING):
+                if _ONLY_WRAPPING.match(text, end):
                     end, is_open = len(text), True
             found.append(Finding(RULE, header.start(), end))
             position = end

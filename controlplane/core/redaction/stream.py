@@ -14,14 +14,14 @@ from itertools import islice
 from controlplane.core.redaction.blocks import BlockTracker
 from controlplane.core.redaction.findings import Finding, merge_findings
 from controlplane.core.redaction.line import Line
-from controlplane.core.redaction.lines import ALL_RULES, Candidates, occurrences, rules_for, scan_line
+from controlplane.core.redaction.lines import HOLDS_KNOWN, SPANS_LINES, Candidates, occurrences, rules_for, scan_line
 from controlplane.core.redaction.manifests import CompactSecrets, ManifestTracker
 from controlplane.core.redaction.privatekeys import PrivateKeys, end_of
 from controlplane.core.redaction.values import is_distinctive
 
 LINE_LIMIT = 65_536
-_BLOCK_SIZE = 65_536
-_MOST_KNOWN = 64
+_BLOCK_SIZE = 16_384
+_MOST_KNOWN = 32
 _ROUNDS = 8
 
 _SOFT_CUT = re.compile(r"[\s,;}&]")
@@ -102,7 +102,7 @@ class Machine:
         if rest:
             self._process(rest)
         for line in self._keys.flush():
-            self._pass_rules(line, rules_for(line.text))
+            self._pass_rules(line, self._mask_of(line.text))
         for line in self._manifests.flush():
             self._pass_blocks(line)
         for line in self._blocks.flush():
@@ -121,13 +121,11 @@ class Machine:
 
     @property
     def _busy(self) -> bool:
-        return (
-            self._run_on is not None
-            or self._keys.busy
-            or self._compact.busy
-            or self._manifests.busy
-            or self._blocks.busy
-        )
+        return self._manifests.busy or self._busy_beside_manifests
+
+    @property
+    def _busy_beside_manifests(self) -> bool:
+        return self._run_on is not None or self._blocks.busy or self._keys.busy or self._compact.busy
 
     def _process(self, block: str) -> None:
         """Process whole lines; the last may lack its line break at the end of the text."""
@@ -153,15 +151,18 @@ class Machine:
                 cut, hard = cut_point(text[:LINE_LIMIT])
                 self._process_piece(text[:cut], hard=hard)
                 text = text[cut:]
-            mask = rules_for(text)
+            mask = self._mask_of(text)
         self._step(text, ending, mask, hard=False)
 
     def _process_piece(self, text: str, *, hard: bool) -> None:
-        mask = rules_for(text)
-        if mask or self._busy or any(value in text for value, _ in self._known):
+        mask = self._mask_of(text)
+        if mask or self._busy:
             self._step(text, "", mask, hard=hard)
         else:
             self._skip(text)
+
+    def _mask_of(self, text: str) -> int:
+        return rules_for(text) | (HOLDS_KNOWN if any(value in text for value, _ in self._known) else 0)
 
     def _skip(self, text: str) -> None:
         """Pass on text that no stage looks at."""
@@ -171,6 +172,9 @@ class Machine:
 
     def _step(self, text: str, ending: str, mask: int, *, hard: bool) -> None:
         """Lead one line, or a piece of a long one, through the stages."""
+        if not mask and self._manifests.ignores(text) and not self._busy_beside_manifests:
+            self._skip(text + ending)
+            return
         line = Line(text, self._offset, ending, continues=self._inside_line)
         self._offset += len(text) + len(ending)
         self._inside_line = not ending
@@ -178,29 +182,48 @@ class Machine:
             length = end_of(_RUN, text, 0)
             line.swallow_start(self._run_on, length)
             self._run_on = None
-        for ready in self._keys.take(line):
-            self._pass_rules(ready, mask if ready is line and line.text == text else rules_for(ready.text))
+        if not (self._keys.busy or self._keys.concerns(text)):
+            self._pass_rules(line, mask)
+        else:
+            self._pass_key(line, mask)
         if hard and not self._keys.busy:
             self._run_on = line.last_rule
 
+    def _pass_key(self, line: Line, mask: int) -> None:
+        text = line.text
+        for ready in self._keys.take(line):
+            self._pass_rules(ready, mask if ready.text == text else self._mask_of(ready.text))
+
     def _pass_rules(self, line: Line, mask: int) -> None:
-        if mask or self._compact.busy:
+        found: list[Finding] = []
+        if mask & SPANS_LINES or self._compact.busy:
             if not line.continues:
                 self._compact.start_line()
-            self._redact(line, self._compact.scan(line.text, ends=bool(line.ending)), mask)
-        if known := [
+            found = self._compact.scan(line.text, ends=bool(line.ending))
+        if mask or found:
+            self._redact(line, found, mask)
+        if mask & HOLDS_KNOWN:
+            self._redact_known(line)
+        if mask & SPANS_LINES or self._manifests.busy:
+            for ready in self._manifests.take(line):
+                self._pass_blocks(ready)
+        else:
+            self._pass_blocks(line)
+
+    def _redact_known(self, line: Line) -> None:
+        known = [
             Finding(rule, start, start + len(value))
             for value, rule in self._known
-            if value in line.text
             for start in occurrences(line.text, value)
-        ]:
-            self._redact(line, merge_findings(known))
-        for ready in self._manifests.take(line):
-            self._pass_blocks(ready)
+        ]
+        self._redact(line, merge_findings(known))
 
     def _pass_blocks(self, line: Line) -> None:
-        for ready in self._blocks.take(line):
-            self._emit(ready)
+        if self._blocks.busy or self._blocks.concerns(line.text) or line.opens_block:
+            for ready in self._blocks.take(line):
+                self._emit(ready)
+        else:
+            self._emit(line)
 
     def _emit(self, line: Line) -> None:
         self._out += (line.text, line.ending)
@@ -210,7 +233,7 @@ class Machine:
             else:
                 self.findings.append(Finding(mark.rule, mark.first, mark.last))
 
-    def _redact(self, line: Line, found: list[Finding], mask: int = ALL_RULES) -> None:
+    def _redact(self, line: Line, found: list[Finding], mask: int = 0) -> None:
         """Replace what was found in `line` and go on until nothing more is.
 
         A marker changes what stands beside it (a boundary appears, a value ends), so that one pass could leave a line in

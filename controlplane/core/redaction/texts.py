@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from controlplane.core.redaction.findings import Finding, SecretScanner
-from controlplane.core.redaction.lines import rules_for
+from controlplane.core.redaction.lines import SPANS_LINES, rules_for, scan_line
 from controlplane.core.redaction.stream import Machine
+
+
+_SHORT = 16_384  # longer texts are searched block by block anyway
 
 
 class WholeText:
@@ -20,9 +23,11 @@ class WholeText:
 
 def run_rules(text: str, known: Mapping[str, str]) -> WholeText | None:
     """Run the rules over `text`, where `known` values (with their rules) are findings too; None: there is nothing."""
-    if rules_for(text) or any(value in text for value in known):
-        return WholeText(text, known)
-    return None
+    if len(text) <= _SHORT and not any(value in text for value in known):
+        mask = rules_for(text)
+        if not mask or ("\n" not in text and not mask & SPANS_LINES and not scan_line(text, mask)):
+            return None
+    return WholeText(text, known)
 
 
 class RuleScanner:

@@ -17,10 +17,10 @@ from controlplane.core.redaction.values import is_benign, is_mixed, is_reference
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A detection rule: `find` yields findings in one line; it is called only where one of `literals` stands."""
+    """A detection rule: `find(line, line in lower case)` yields findings; called only where one of `literals` stands."""
 
     literals: tuple[str, ...]
-    find: Callable[[str], Iterator[Finding]]
+    find: Callable[[str, str], Iterator[Finding]]
 
 
 def shaped(name: str, literals: str, pattern: str, accept: Callable[[str], bool] | None = None) -> Rule:
@@ -28,7 +28,7 @@ def shaped(name: str, literals: str, pattern: str, accept: Callable[[str], bool]
     compiled = re.compile(pattern, re.VERBOSE)
     group: int | str = "v" if "v" in compiled.groupindex else 0
 
-    def find(line: str) -> Iterator[Finding]:
+    def find(line: str, _lower: str) -> Iterator[Finding]:
         for match in compiled.finditer(line):
             if accept is None or accept(match[group]):
                 yield Finding(name, match.start(group), match.end(group))
@@ -119,13 +119,13 @@ VENDOR_RULES: tuple[Rule, ...] = (
 )
 
 
-_BEARER = re.compile(r"(?<![A-Za-z])bearer[ \t:=]{1,4}[\"']?(?P<v>[A-Za-z0-9._~+/=\-]{12,}+)", re.IGNORECASE)
+_BEARER = re.compile(r"bearer[ \t:=]{1,4}[\"']?(?P<v>[a-z0-9._~+/=\-]{12,}+)")
 
 
-def find_bearer(line: str) -> Iterator[Finding]:
+def find_bearer(line: str, lower: str) -> Iterator[Finding]:
     """`Bearer …` wherever it stands (RFC 6750), when what follows looks made by a machine."""
-    for match in _BEARER.finditer(line):
-        value = match["v"].rstrip(".")
+    for match in _BEARER.finditer(lower):
+        value = line[match.start("v") : match.end("v")].rstrip(".")
         if looks_random(value) and not is_reference(value) and (_has_digit(value) or len(value) >= 20):
             yield Finding("bearer-token", match.start("v"), match.start("v") + len(value))
 
@@ -138,7 +138,7 @@ _USER = re.compile(
 )
 
 
-def find_curl_user(line: str) -> Iterator[Finding]:
+def find_curl_user(line: str, _lower: str) -> Iterator[Finding]:
     """`curl -u user:password` and the same flag of its relatives."""
     for command in _CURL.finditer(line):
         for match in _USER.finditer(line, command.start("arguments"), command.end("arguments")):
@@ -159,7 +159,7 @@ _SHORT_FLAG = re.compile(
 )
 
 
-def find_short_flags(line: str) -> Iterator[Finding]:
+def find_short_flags(line: str, _lower: str) -> Iterator[Finding]:
     """Passwords behind one-letter flags of well-known clients, `kubectl --from-literal`, and netrc lines."""
     for match in _SHORT_FLAG.finditer(line):
         group = match.lastgroup
@@ -168,13 +168,14 @@ def find_short_flags(line: str) -> Iterator[Finding]:
 
 
 _IDENTIFIED_BY = re.compile(
-    r"(?<![A-Za-z])(?:identified(?: with \w{1,40})? by(?: password)?|password)[ \t]{1,4}(?P<quote>['\"])(?P<v>[^'\"\n]{3,256})(?P=quote)",
-    re.IGNORECASE,
+    r"(?<![a-z])(?:identified(?: with \w{1,40})? by(?: password)?|password)[ \t]{1,4}"
+    r"(?P<quote>['\"])(?P<v>[^'\"\n]{3,256})(?P=quote)"
 )
 
 
-def find_sql_passwords(line: str) -> Iterator[Finding]:
+def find_sql_passwords(line: str, lower: str) -> Iterator[Finding]:
     """`IDENTIFIED BY '…'`, `WITH PASSWORD '…'`."""
-    for match in _IDENTIFIED_BY.finditer(line):
-        if not is_benign(match["v"]) and (" " not in match["v"] or is_mixed(match["v"])):
+    for match in _IDENTIFIED_BY.finditer(lower):
+        value = line[match.start("v") : match.end("v")]
+        if not is_benign(value) and (" " not in value or is_mixed(value)):
             yield Finding("password", match.start("v"), match.end("v"))

@@ -43,7 +43,9 @@ def report_of(verdict: Verdict, case: Case, undone: Sequence[NotChecked] = ()) -
     """Return the report of a verdict. ``undone`` is what the run itself could not do (a failed call, an interrupt)."""
     root = verdict.root
     hypotheses = tuple(candidate.hypothesis() for candidate in (root, *verdict.others))
-    claims = _without_repeats([*root.claims, *(Claim(text=f"{sign.text}.", citations=sign.citations) for sign in verdict.beside)])
+    claims = _without_repeats(
+        [*root.claims, *(Claim(text=f"{sign.text}.", citations=sign.citations) for sign in verdict.beside)]
+    )
     return Report(
         title=root.headline[:300],
         status=_status(verdict, case),
@@ -66,7 +68,9 @@ def _status(verdict: Verdict, case: Case) -> ReportStatus:
         return ReportStatus.INCONCLUSIVE
     if verdict.root.category is Category.HEALTHY:
         return ReportStatus.RESOLVED
-    if verdict.root.kind is SignKind.FAILOVER and not case.signs.of(SignKind.ERRORS_UP, SignKind.TRAFFIC_DOWN, current=True):
+    if verdict.root.kind is SignKind.FAILOVER and not case.signs.of(
+        SignKind.ERRORS_UP, SignKind.TRAFFIC_DOWN, current=True
+    ):
         return ReportStatus.MITIGATED
     return ReportStatus.ONGOING
 
@@ -102,7 +106,8 @@ def _timeline(verdict: Verdict, case: Case) -> list[TimelineEntry]:
     signed = {id_ for entry in entries.values() for id_ in entry.citations}
     for vital in case.vitals:
         if vital.id in wanted and vital.id not in signed and vital.moved and vital.onset is not None:
-            entries[vital.onset, vital.name] = TimelineEntry(at=vital.onset, text=f"{vital.course()}.", citations=(vital.id,))
+            text_ = f"{vital.course()}."
+            entries[vital.onset, vital.name] = TimelineEntry(at=vital.onset, text=text_, citations=(vital.id,))
     for event in case.facts.events:
         if event.id in wanted and event.id not in signed and event.at is not None:
             words = f"{event.reason}: {event.message}" if event.reason else event.message

@@ -12,7 +12,12 @@ from controlplane.runtimes.sources.formats.parts import mapping, whole
 
 MOST_CALLS: Final = 24
 _PAGE: Final = {"query_metrics": 100, "query_events": 200, "query_logs": 200, "get_states": 200}
-_COUNTED: Final = {"query_metrics": "metrics", "query_events": "events", "query_logs": "log lines", "get_states": "states"}
+_COUNTED: Final = {
+    "query_metrics": "metrics",
+    "query_events": "events",
+    "query_logs": "log lines",
+    "get_states": "states",
+}
 _WHY: Final = {
     "query_metrics": "What moved, how far and when",
     "query_events": "What the platform reports to have happened",
@@ -104,7 +109,10 @@ class Investigation:
         return counts
 
     def _read_on(self, step: Step, observations: Sequence[Observation]) -> None:
-        """Plan to read the rest where an answer had no room for all; patterns of logs are loudest first, so not theirs."""
+        """Plan to read the rest where an answer had no room for all of them.
+
+        Events and logs come loudest first, so their rest is left unread.
+        """
         got = sum(mapping(one.value).get("type") != "summary" for one in observations)
         read = int(step.arguments.get("offset", 0)) + got
         left = self._counts().get(_COUNTED[step.tool], 0) - read

@@ -54,6 +54,10 @@ class Pointers:
     def __bool__(self) -> bool:
         return bool(self.objects or self.measures or self.metrics or self.topics)
 
+    def asks_for_facts(self) -> bool:
+        """Return whether measures or metrics are pointed at, not only an object or a kind of evidence."""
+        return bool(self.measures or self.metrics)
+
     def words(self) -> str:
         """Return what is pointed at, as a person would name it."""
         named = [*self.objects, *sorted(self.metrics), *sorted(measure.value for measure in self.measures)]
@@ -95,20 +99,37 @@ def answer_about(pointers: Pointers, case: Case, most: int = 6) -> list[Claim]:
 
 def _facts_about(pointers: Pointers, facts: Facts) -> Sequence[EventFact | LogFact | StateFact]:
     found: list[EventFact | LogFact | StateFact] = []
+    events = sorted(facts.events, key=lambda event: not event.loud)
+    lines = [line for line in facts.logs if line.loud]
     if "event" in pointers.topics:
-        found += sorted(facts.events, key=lambda event: not event.loud)
+        found += events
     if "log" in pointers.topics:
-        found += [line for line in facts.logs if line.loud]
+        found += lines
     found += [state for state in facts.states if state.type in pointers.topics]
-    if pointers.objects and not found:
-        found += [state for state in facts.states if state.object in pointers.objects]
-        found += [item for item in (*facts.events, *facts.logs) if item.object in pointers.objects and item.loud]
+    if pointers.objects and not found and not pointers.asks_for_facts():
+        found = [*facts.states, *(event for event in events if event.loud), *lines]
     chosen = [fact for fact in found if not pointers.objects or fact.object in pointers.objects]
-    return chosen or found
+    return chosen or (found if pointers.topics else ())
 
 
 def is_a_question(words: str) -> bool:
     """Return whether words ask for something rather than report or command."""
-    asking = {"what", "why", "how", "when", "where", "which", "who", "is", "are", "was", "were", "did", "does", "do", "can"}
+    asking = {
+        "what",
+        "why",
+        "how",
+        "when",
+        "where",
+        "which",
+        "who",
+        "is",
+        "are",
+        "was",
+        "were",
+        "did",
+        "does",
+        "do",
+        "can",
+    }
     first = next(iter(name_words(words.replace("'", " "))), "")
     return words.rstrip().endswith("?") or first in asking

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from controlplane.runtimes.report import Category, Claim, Report
+from controlplane.runtimes.report import Category, Claim, Hypothesis, Report
 from controlplane.runtimes.sources.figures import clock_dated
 
 _LABELS = {
@@ -32,26 +32,23 @@ def _lines(report: Report, answers: Sequence[tuple[str, Sequence[Claim]]]) -> It
         label = _LABELS.get(root.category) or f"Root cause: {root.category.value.replace('_', ' ')}"
         yield f"**{label}** (confidence {root.confidence:.0%}). {report.summary}{marks(root.supports[:6])}"
         yield ""
-    yield from _section("How it came about", (f"{number}. {step}" for number, step in enumerate(report.causal_chain, 1)))
+    yield from _section(
+        "How it came about", (f"{number}. {step}" for number, step in enumerate(report.causal_chain, 1))
+    )
     yield from _section("Evidence", (f"- {_claim(claim)}" for claim in report.claims))
     yield from _section(
         "Timeline (UTC)",
         (f"- {clock_dated(entry.at)} {entry.text}{marks(entry.citations)}" for entry in report.timeline),
     )
-    others = report.hypotheses[1:]
-    yield from _section(
-        "Also possible",
-        (
-            f"- {other.category.value.replace('_', ' ')} ({other.confidence:.0%}): {other.mechanism}{marks(other.supports[:3])}"
-            for other in others
-        ),
-    )
+    yield from _section("Also possible", (f"- {_possible(other)}" for other in report.hypotheses[1:]))
     yield from _section(
         "Ruled out",
         (f"- {item.hypothesis}: {item.reason}{marks(item.citations[:3])}" for item in report.ruled_out),
     )
     yield from _section("Not checked", (f"- {item.what}: {item.why}" for item in report.not_checked))
-    yield from _section("Next steps", (f"- {item.action} ({item.priority.replace('_', ' ')})" for item in report.actions))
+    yield from _section(
+        "Next steps", (f"- {item.action} ({item.priority.replace('_', ' ')})" for item in report.actions)
+    )
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -61,6 +58,11 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield ""
         yield from listed
         yield ""
+
+
+def _possible(other: Hypothesis) -> str:
+    category = other.category.value.replace("_", " ")
+    return f"{category} ({other.confidence:.0%}): {other.mechanism}{marks(other.supports[:3])}"
 
 
 def _claim(claim: Claim) -> str:

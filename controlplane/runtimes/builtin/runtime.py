@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from controlplane.runtimes.builtin.analysis.alert import AlertView, read_alert
 from controlplane.runtimes.builtin.analysis.case import Case, case_of
-from controlplane.runtimes.builtin.analysis.facts import Facts
+from controlplane.runtimes.builtin.analysis.facts import Facts, facts_from
 from controlplane.runtimes.builtin.analysis.verdict import Verdict, decide
 from controlplane.runtimes.builtin.compose import report_of
 from controlplane.runtimes.builtin.investigation import MOST_CALLS, Investigation, Step
@@ -88,6 +88,8 @@ async def _gather(state: _Turn) -> AsyncIterator[RuntimeEvent]:
             investigation.failed(step, result.error)
         if step.tool == "list_evidence" and result.ok:
             yield _thought(_overview(end, investigation.steps))
+        elif result.ok:
+            yield _thought(await asyncio.to_thread(_noticed, step, result.observations))
     if investigation.steps:
         state.stopped = "error_max_turns" if investigation.budget < MOST_CALLS else ""
         investigation.leave(f"The budget of {investigation.budget} calls was used up.")
@@ -96,7 +98,8 @@ async def _gather(state: _Turn) -> AsyncIterator[RuntimeEvent]:
 def _analyse(state: _Turn) -> tuple[Case, Verdict]:
     """Judge what was gathered. Pure and possibly long, so it runs beside the event loop."""
     facts = state.investigation.facts()
-    case = case_of(facts, _alert(state, facts), " ".join(state.asked))
+    prompt = "" if state.context.history else state.context.prompt
+    case = case_of(facts, _alert(state, facts), prompt, " ".join(state.asked))
     return case, decide(case)
 
 
@@ -107,11 +110,17 @@ def _alert(state: _Turn, facts: Facts) -> AlertView | None:
 
 def _result(state: _Turn, case: Case, report: Report) -> Result:
     turn = state.context
-    answers: list[tuple[str, Sequence[Claim]]] = []
-    for words in state.asked:
-        pointers = pointers_in(words, case.facts)
-        if pointers or is_a_question(words):
-            answers.append((words, _with_bearing(pointers, case, report)))
+    answers: list[tuple[str, Sequence[Claim]]] = [
+        (words, _with_bearing(pointers_in(words, case.facts), case, report))
+        for words in state.asked
+        if is_a_question(words)
+    ]
+    if not state.asked and is_a_question(turn.prompt):
+        # The verdict answers a first question, unless that asks for something the verdict does not rest on.
+        pointers = pointers_in(turn.prompt, case.facts)
+        claims = answer_about(pointers, case) if pointers.asks_for_facts() else []
+        if claims and not _bears(claims, report):
+            answers.append((turn.prompt, _with_bearing(pointers, case, report)))
     text = render_report(report, answers=answers)
     if state.stopped == "interrupted":
         text = f"The investigation was stopped. What was gathered until then:\n\n{text}"
@@ -127,15 +136,17 @@ def _result(state: _Turn, case: Case, report: Report) -> Result:
 def _with_bearing(pointers: Pointers, case: Case, report: Report) -> list[Claim]:
     """Return what the evidence says about a question, and what that means for the verdict."""
     claims = answer_about(pointers, case)
-    root = report.root_cause
-    cited = {id_ for claim in claims for id_ in claim.citations}
-    if not claims or root is None:
+    if not claims:
         return claims
-    if cited & set(root.supports):
-        text = f"This is part of what the verdict rests on: {report.title}."
-    else:
-        text = f"The verdict does not rest on this: {report.title}."
-    return [*claims, Claim(text=text, kind="inference")]
+    rests = (
+        "This is part of what the verdict rests on" if _bears(claims, report) else "The verdict does not rest on this"
+    )
+    return [*claims, Claim(text=f"{rests}: {report.title}.", kind="inference")]
+
+
+def _bears(claims: Sequence[Claim], report: Report) -> bool:
+    cited = {id_ for claim in claims for id_ in claim.citations}
+    return report.root_cause is not None and bool(cited & set(report.root_cause.supports))
 
 
 def _opening(turn: TurnContext) -> str:
@@ -170,6 +181,17 @@ def _overview(end: ToolEnd, steps: Sequence[Step]) -> str:
 
 def _reason(missing: Observation) -> str:
     return str(mapping(missing.value).get("reason", ""))
+
+
+def _noticed(step: Step, observations: Sequence[Observation]) -> str:
+    """Say what stands out of one answer, before it is weighed with the rest."""
+    signs = [sign for sign in case_of(facts_from(observations), None).signs if sign.current and sign.strength >= 0.25]
+    what = {"query_metrics": "metrics", "query_events": "events", "query_logs": "logs", "get_states": "states"}
+    named = what.get(step.tool, step.tool)
+    if not signs:
+        return f"Nothing in the {named} is out of order by itself."
+    told = "; ".join(dict.fromkeys(one_line(sign.text, 160) for sign in signs[:3]))
+    return f"What stands out in the {named}: {told}" + (f"; and {len(signs) - 3} more." if len(signs) > 3 else ".")
 
 
 def _weighing(verdict: Verdict) -> str:

@@ -2,11 +2,10 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from controlplane.core.redaction import redact_text
+from controlplane.core.redaction import StreamRedactor
 
 #: Words that mark a line worth keeping from the middle of a long output.
 ERROR_WORDS: Final = re.compile(
@@ -15,19 +14,20 @@ ERROR_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 
-_LINE_CHARS: Final = 65_536  # a longer line is taken in pieces
-_AROUND_CUT: Final = 2_048  # how many characters on each side of a cut decide whether it is safe
-_CUT_TRIES: Final = 8
-_KEY_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")
-_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY")
-# Inside a key: base64 alone, base64 after a log prefix, or the headers of RFC 1421.
-_KEY_LINE: Final = re.compile(r"^\s*[A-Za-z0-9+/=]*\s*$|[A-Za-z0-9+/=]{40,}\W*$|^\s*(?:Proc-Type|DEK-Info):")
-_KEY_LEFT_OUT: Final = "[private key left out]"
+# What a line with an error word holds in any case; looking for these is much cheaper than matching each line.
+_STEMS: Final = (
+    "err", "fatal", "panic", "exception", "traceback", "crit", "emerg", "fail", "killed", "oom", "denied", "refused",
+    "timeout", "time out", "timed out", "timedout", "unavailable", "corrupt", "evicted", "segfault", "deadlock",
+    "no space",
+)  # fmt: skip
+_LEAST_BYTES: Final = 1_024
+_MARKER_BYTES: Final = 600
+_LINE_CHARS: Final = 8_192  # a longer line counts as several
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """The part that was kept. ``total_bytes`` is the size of the whole output in UTF-8."""
+    """The part that was kept. ``total_bytes`` is the size of the whole output in UTF-8, redacted."""
 
     text: str
     truncated: bool
@@ -37,15 +37,15 @@ class Bounded:
 class OutputBounder:
     """Takes an output in pieces; keeps its head, its tail, and lines with error words between them.
 
-    Memory stays within a small multiple of ``limit_bytes`` (and 128 Ki characters) however long the output is. Cuts
-    fall between lines; a longer line than 64 Ki characters is cut only where redaction finds the same on both sides as
-    on the whole, so that no half of a secret is left that no rule recognises.
+    Everything is redacted as it passes, before a part of it is chosen, so that no cut can hide the beginning of a
+    secret from the rules. Memory stays within a small multiple of ``limit_bytes`` and what the redaction holds back,
+    however long the output is.
     """
 
     def __init__(self, limit_bytes: int, *, hint: str = "") -> None:
-        self._limit = max(limit_bytes, 1_024)
+        self._limit = max(limit_bytes, _LEAST_BYTES)
         self._hint = hint
-        content = self._limit - 600  # the markers' share
+        content = self._limit - _MARKER_BYTES
         self._head_room = content // 2
         self._match_room = content // 4
         self._tail_limit = content - self._head_room - self._match_room
@@ -54,72 +54,76 @@ class OutputBounder:
         self._tail: deque[tuple[int, str, int]] = deque()
         self._tail_bytes = 0
         self._head_open = True
-        self._buffer = ""
-        self._in_key = False
+        self._redactor = StreamRedactor()
+        self._rest = ""  # of a line not yet at its end
         self._lines = 0
         self._matching = 0
         self._total = 0
 
     def feed(self, piece: str) -> None:
         """Take the next piece of the output, of any size."""
-        self._total += _size(piece)
-        lines = (self._buffer + piece).split("\n")
-        self._buffer = lines.pop()
-        for line in lines:
-            self._take_all(line)
-        while len(self._buffer) > 2 * _LINE_CHARS:
-            part, self._buffer = _cut(self._buffer)
-            self._take(part)
+        self._take_text(self._redactor.feed(piece))
 
     def finish(self) -> Bounded:
-        """Return what was kept, redacted, in at most the limit of UTF-8 bytes."""
-        if self._buffer:
-            self._take_all(self._buffer)
-            self._buffer = ""
+        """Return what was kept, in at most the limit of UTF-8 bytes."""
+        self._take_text(self._redactor.close())
+        if self._rest:
+            self._take(self._rest)
+            self._rest = ""
         tail_start = self._tail[0][0] if self._tail else self._lines
-        head = redact_text("\n".join(self._head))
-        tail = redact_text("\n".join(line for _, line, _ in self._tail))
-        left_out = tail_start - len(self._head)
+        head, tail = self._head, [line for _, line, _ in self._tail]
+        left_out = tail_start - len(head)
         if left_out <= 0:
-            whole = "\n".join(part for part in (head, tail) if part)
-            return self._fit(whole, truncated=False)
-        matches = redact_text("\n".join(f"line {n + 1}: {line}" for n, line in self._matches if n < tail_start))
-        kept = _size(head) + _size(tail)
+            return self._fit("\n".join([*head, *tail]), truncated=False)
+        kept = sum(_size(line) + 1 for line in (*head, *tail))
         marker = (
             f"[… output cut: {left_out:,} lines, about {max(self._total - kept, 0):,} of {self._total:,} bytes, are "
             f"left out here; {self._matching:,} lines of the whole have error words. "
             f"{self._hint or 'Narrow the query.'}"
         )
-        parts = [head, marker[:480] + "]"]
+        matches = [f"line {number + 1}: {line}" for number, line in self._matches if number < tail_start]
         if matches:
-            parts += ["[lines with error words from the part left out:]", matches, "[… the end of the output:]"]
-        return self._fit("\n".join(part for part in (*parts, tail) if part), truncated=True)
+            matches = ["[lines with error words from the part left out:]", *matches, "[… the end of the output:]"]
+        return self._fit("\n".join([*head, marker[:480] + "]", *matches, *tail]), truncated=True)
 
     def _fit(self, text: str, *, truncated: bool) -> Bounded:
-        # Redaction may lengthen a line ("x" becomes "[redacted]"), so the limit is held once more at the very end.
+        # What is kept was counted line by line; only an output of one long line can still be above the limit.
         if _size(text) > self._limit:
             note = "\n[… cut]"
             text = text.encode("utf-8", "replace")[: self._limit - _size(note)].decode("utf-8", "ignore") + note
             truncated = True
         return Bounded(text, truncated, self._total)
 
-    def _take_all(self, line: str) -> None:
-        while len(line) > _LINE_CHARS:
-            part, line = _cut(line)
-            self._take(part)
-        self._take(line)
+    def _take_text(self, text: str) -> None:
+        if not text:
+            return
+        self._total += _size(text)
+        text = self._rest + text
+        end = text.rfind("\n") + 1
+        whole, self._rest = text[:end], text[end:]
+        loud = _may_match(whole)
+        for line in self._skipped(whole, loud=loud).split("\n")[:-1]:
+            for start in range(0, len(line) or 1, _LINE_CHARS):
+                self._take(line[start : start + _LINE_CHARS], loud=loud)
+        while len(self._rest) > _LINE_CHARS:
+            self._take(self._rest[:_LINE_CHARS])
+            self._rest = self._rest[_LINE_CHARS:]
 
-    def _take(self, line: str) -> None:
-        if self._in_key:
-            self._in_key = _KEY_END.search(line) is None and _KEY_LINE.search(line) is not None
-            if self._in_key or _KEY_END.search(line):
-                return
-        if "-----BEGIN" in line and (begin := _KEY_BEGIN.search(line)):
-            self._in_key = _KEY_END.search(line, begin.end()) is None
-            line = line[: begin.start()] + _KEY_LEFT_OUT
+    def _skipped(self, whole: str, *, loud: bool) -> str:
+        """Return lines less those that nothing can be kept of: past the head, without error words, before the tail."""
+        room = len(whole) - self._tail_limit - 1
+        start = whole.find("\n", room) + 1 if room > 0 else 0
+        if loud or self._head_open or start in (0, len(whole)):
+            return whole
+        self._lines += whole.count("\n", 0, start)
+        self._tail.clear()
+        self._tail_bytes = 0
+        return whole[start:]
+
+    def _take(self, line: str, *, loud: bool = True) -> None:
         number, size = self._lines, _size(line) + 1
         self._lines += 1
-        matching = ERROR_WORDS.search(line) is not None
+        matching = loud and _may_match(line) and ERROR_WORDS.search(line) is not None
         self._matching += matching
         if self._head_open:
             if size <= self._head_room:
@@ -132,30 +136,14 @@ class OutputBounder:
             self._matches.append((number, line))
         self._tail.append((number, line, size))
         self._tail_bytes += size
-        while self._tail and self._tail_bytes > self._tail_limit:
+        while self._tail_bytes > self._tail_limit and len(self._tail) > 1:
             self._tail_bytes -= self._tail.popleft()[2]
+
+
+def _may_match(text: str) -> bool:
+    lowered = text.lower()
+    return any(stem in lowered for stem in _STEMS)
 
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-def _cut(line: str) -> tuple[str, str]:
-    """Split an over-long line at a safe place at or before 64 Ki characters; what has no safe place is left out."""
-    for place in _places(line):
-        near = line[max(place - _AROUND_CUT, 0) : place + _AROUND_CUT]
-        middle = min(place, _AROUND_CUT)
-        if redact_text(near) == redact_text(near[:middle]) + redact_text(near[middle:]):
-            return line[:place], line[place:]
-    start, end = _LINE_CHARS - _AROUND_CUT, _LINE_CHARS + _AROUND_CUT
-    return line[:start] + " [… part of a long line left out]", line[end:]
-
-
-def _places(line: str) -> Iterator[int]:
-    place = _LINE_CHARS
-    for _ in range(_CUT_TRIES):
-        found = max((line.rfind(mark, 0, place) for mark in (" ", ",", ";", "\t", '"')), default=-1)
-        if found <= _LINE_CHARS - 8 * _AROUND_CUT:
-            return
-        yield found + 1
-        place = found - _AROUND_CUT // 4

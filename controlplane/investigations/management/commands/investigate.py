@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import logging
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -39,6 +40,8 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["verbosity"] < 2:
+            logging.getLogger().setLevel(logging.WARNING)  # the terminal shows the run, not the process
         try:
             started = _start(options)
         except AppError as error:

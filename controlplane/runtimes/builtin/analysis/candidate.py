@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from controlplane.runtimes.builtin.analysis.facts import distinct
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.report import ActionItem, Category, Claim, Hypothesis
+
+#: Rules never see everything, so no explanation counts as certain.
+MOST_CONFIDENT: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,21 @@ class Candidate:
             category=self.category,
             object=self.object,
             mechanism=self.mechanism,
-            confidence=round(min(max(self.score, 0.0), 0.97), 2),
+            confidence=round(min(max(self.score, 0.0), MOST_CONFIDENT), 2),
             supports=self.supports,
             contradicts=self.contradicts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How a cause works, as one rule tells it: the mechanism in a sentence, its steps, what shows it, what to do."""
+
+    mechanism: str
+    chain: tuple[str, ...]
+    claims: tuple[Claim, ...] = ()
+    actions: tuple[ActionItem, ...] = ()
+    supports: tuple[str, ...] = ()
 
 
 def seen(text: str, *citations: str) -> Claim:

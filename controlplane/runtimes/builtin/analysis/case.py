@@ -17,9 +17,9 @@ from controlplane.runtimes.builtin.analysis.workloads import is_sick, workload_s
 from controlplane.runtimes.sources.formats.parts import mapping, number, text, whole
 
 _WRITE: Final = re.compile(
-    r"^\s*(?:insert|update|delete|copy|merge|replace|create|alter|vacuum|truncate|reindex)\b", re.I
+    r"^\s*(?:insert|update|delete|copy|merge|replace|create|alter|vacuum|truncate|reindex)\b", re.IGNORECASE
 )
-_LIMIT_WORDS: Final = re.compile(r"(?:max(?:imum)?|limit)(?: of| is|:|=)?\s*(\d{2,6})\b", re.I)
+_LIMIT_WORDS: Final = re.compile(r"(?:max(?:imum)?|limit)(?: of| is|:|=)?\s*(\d{2,6})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +88,26 @@ class Case:
         return next(iter(found), None)
 
     def in_focus(self, object_: str) -> bool:
-        return not self.focus or object_ in self.focus
+        """Return whether an object is asked about, or belongs to one that is (a pod of a deployment, a replica)."""
+        return not self.focus or any(object_ == name or object_.startswith(f"{name}-") for name in self.focus)
 
     def connection_limit(self) -> tuple[int | None, tuple[str, ...]]:
         """Return the limit of connections and the observations that tell it."""
         return _connection_limit(self.facts, self.size)
 
 
-def case_of(facts: Facts, alert: AlertView | None, asked: str = "") -> Case:
+def case_of(facts: Facts, alert: AlertView | None, prompt: str = "", asked: str = "") -> Case:
     """Return the case of some facts: metrics judged, signs found.
 
-    The focus is what the question names, else what the alert and the description of the system name.
+    The focus is what later words (``asked``) name, else what the alert, the prompt and the description of the system
+    name.
     """
     names = facts.objects()
     scenario = facts.scenario.facts if facts.scenario else {}
     focus = named_in(asked, names)
     if not focus:
-        focus = named_in(alert.words if alert else "", names)
-        focus += named_in(" ".join(text(value) for value in scenario.values()), names)
+        known = " ".join(text(value) for value in scenario.values())
+        focus = named_in(f"{alert.words if alert else ''} {prompt} {known}", names)
     size = instance_size(text(scenario.get("instance_class")))
     limit, _ = _connection_limit(facts, size)
     vitals = [vital_of(metric) for metric in facts.metrics]

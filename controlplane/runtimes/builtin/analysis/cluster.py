@@ -1,6 +1,6 @@
 """Rules for workloads of a cluster: why pods do not run, and whether that is a fault at present."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +41,7 @@ _HEADLINES: Final = {
     SignKind.CRASHING: "Keeps crashing: {}",
 }
 
-Tell = Callable[[Case, Sequence[Sign]], _Words]
+Tell = Callable[[Sequence[Sign]], _Words]
 
 
 def cluster_candidates(case: Case) -> Iterator[Candidate]:
@@ -52,7 +52,7 @@ def cluster_candidates(case: Case) -> Iterator[Candidate]:
         ]
         signs = [sign for sign in signs if "vital" not in sign.details and "event" not in sign.details]
         if signs:
-            yield _candidate(case, kind, signs, tell(case, signs))
+            yield _candidate(case, kind, signs, tell(signs))
 
 
 def _candidate(case: Case, kind: SignKind, signs: Sequence[Sign], words: _Words) -> Candidate:
@@ -89,13 +89,11 @@ def _context(case: Case, sick: Sequence[str]) -> list[Claim]:
         siblings = [pod for pod in well if pod.owner in owners]
         older = [pod for pod in well if pod.owner not in owners]
         if siblings:
-            count = f"The {len(siblings)} sibling pods are" if len(siblings) > 1 else "The sibling pod is"
-            claims.append(seen(f"{count} running and ready.", *(pod.id for pod in siblings[:4])))
+            who = f"The {len(siblings)} sibling pods run" if len(siblings) > 1 else "The sibling pod runs"
+            claims.append(seen(f"{who} and {_be(siblings)} ready.", *(pod.id for pod in siblings[:4])))
         if older and owners:
-            count = (
-                f"{len(older)} pods of another ReplicaSet are" if len(older) > 1 else "A pod of the old ReplicaSet is"
-            )
-            claims.append(seen(f"{count} running and ready and keep serving.", *(pod.id for pod in older[:4])))
+            who = f"{len(older)} pods of another ReplicaSet" if len(older) > 1 else "One pod of the old ReplicaSet"
+            claims.append(seen(f"{who} {_be(older)} ready and still serving.", *(pod.id for pod in older[:4])))
     nodes = case.facts.of_type("node")
     if nodes and not case.signs.of(SignKind.NODE_DOWN, SignKind.NODE_PRESSURE, current=True):
         claims.append(seen("All nodes are ready and report no pressure.", *(node.id for node in nodes[:4])))
@@ -107,15 +105,19 @@ def _pod_of(sign: Sign) -> Pod | None:
     return pod if isinstance(pod, Pod) else None
 
 
-def _oom(case: Case, signs: Sequence[Sign]) -> _Words:
+def _be(listed_: Sequence[object]) -> str:
+    return "is" if len(listed_) == 1 else "are"
+
+
+def _oom(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     code = lead.details.get("exit_code")
     stated = f" with exit code {code}" if code else ""
     names = listed((sign.object for sign in signs), 3)
     return _Words(
         Category.RESOURCE_EXHAUSTION,
-        f"{names}: the container uses more memory than its limit, so the kernel kills it (OOMKilled{stated}) and the kubelet "
-        "restarts it, again and again.",
+        f"{names}: the container uses more memory than its limit, so the kernel kills it (OOMKilled{stated}) and the "
+        "kubelet restarts it, again and again.",
         (
             "The memory of the container grows past its limit.",
             f"The kernel's OOM killer ends the process{stated}.",
@@ -141,7 +143,7 @@ _PULL_WORDS: Final = {
 }
 
 
-def _image(case: Case, signs: Sequence[Sign]) -> _Words:
+def _image(signs: Sequence[Sign]) -> _Words:
     details = signs[0].details
     image, cause, reason = (text(details.get(key)) for key in ("image", "cause", "reason"))
     fix = {
@@ -155,13 +157,13 @@ def _image(case: Case, signs: Sequence[Sign]) -> _Words:
         (
             f"A rollout asks for image {image or '(not named)'}.",
             f"The pull fails: {_PULL_WORDS[cause]}.",
-            f"The kubelet tries again with growing delay ({reason}); the new pods never become ready, the rollout stalls.",
+            f"The kubelet tries again with growing delay ({reason}); the new pods stay unready and the rollout stalls.",
         ),
         (act("immediate", fix), act("long_term", "Check in the pipeline that the image exists before it is deployed.")),
     )
 
 
-def _unscheduled(case: Case, signs: Sequence[Sign]) -> _Words:
+def _unscheduled(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     why = text(lead.details.get("why"))[:300]
     shortage = bool(lead.details.get("shortage"))
@@ -185,7 +187,7 @@ def _unscheduled(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _config(case: Case, signs: Sequence[Sign]) -> _Words:
+def _config(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     names = listed((sign.object for sign in signs), 3)
     return _Words(
@@ -199,7 +201,7 @@ def _config(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _probe(case: Case, signs: Sequence[Sign]) -> _Words:
+def _probe(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     why = text(lead.details.get("why"))
     live = "liveness" in why.lower()
@@ -216,7 +218,7 @@ def _probe(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _crash(case: Case, signs: Sequence[Sign]) -> _Words:
+def _crash(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     code = lead.details.get("exit_code")
     return _Words(
@@ -227,7 +229,7 @@ def _crash(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _code(case: Case, signs: Sequence[Sign]) -> _Words:
+def _code(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     return _Words(
         Category.CODE_DEFECT,
@@ -240,7 +242,7 @@ def _code(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _dependency(case: Case, signs: Sequence[Sign]) -> _Words:
+def _dependency(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     log = lead.details.get("log")
     host = dependency_in(log.message) if log is not None else ""
@@ -252,7 +254,7 @@ def _dependency(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _data(case: Case, signs: Sequence[Sign]) -> _Words:
+def _data(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     return _Words(
         Category.DATA_QUALITY,
@@ -262,7 +264,7 @@ def _data(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _exhausted(case: Case, signs: Sequence[Sign]) -> _Words:
+def _exhausted(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     return _Words(
         Category.RESOURCE_EXHAUSTION,
@@ -272,7 +274,7 @@ def _exhausted(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _sandbox(case: Case, signs: Sequence[Sign]) -> _Words:
+def _sandbox(signs: Sequence[Sign]) -> _Words:
     lead = signs[0]
     return _Words(
         Category.INFRASTRUCTURE,
@@ -282,7 +284,7 @@ def _sandbox(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _node_down(case: Case, signs: Sequence[Sign]) -> _Words:
+def _node_down(signs: Sequence[Sign]) -> _Words:
     nodes = [sign for sign in signs if _pod_of(sign) is None]
     hit = [sign for sign in signs if _pod_of(sign) is not None]
     names = listed((sign.object for sign in nodes), 3) or "a node"
@@ -294,7 +296,7 @@ def _node_down(case: Case, signs: Sequence[Sign]) -> _Words:
     )
 
 
-def _node_pressure(case: Case, signs: Sequence[Sign]) -> _Words:
+def _node_pressure(signs: Sequence[Sign]) -> _Words:
     return _Words(
         Category.RESOURCE_EXHAUSTION,
         f"{signs[0].text}: the node runs out of it, and pods are evicted or refused.",
@@ -330,28 +332,23 @@ def torn_down(case: Case) -> list[Claim]:
     present = pods(case.facts)
     for pod in (one for one in present if one.terminating):
         current = [one for one in present if one.owner != pod.owner and one.ready and not one.terminating]
-        if not current:
-            continue
-        owner = current[0].owner
-        whole = [
-            f"{ready} of {desired}"
-            for name, (ready, desired, _) in replicas(case.facts).items()
-            if owner.startswith(name)
-        ]
-        ids = [id_ for name, (_, _, id_) in replicas(case.facts).items() if owner.startswith(name)]
-        claims.append(
-            seen(
-                f"Pod {pod.name} is being deleted: it belongs to the old ReplicaSet {pod.owner}, which a completed rollout "
-                f"replaced; ReplicaSet {owner} has {len(current)} pods ready"
-                + (f", the deployment {whole[0]} replicas" if whole else "")
-                + ".",
-                pod.id,
-                *(one.id for one in current[:4]),
-                *ids,
-            )
-        )
+        if current:
+            claims.append(_replaced(pod, current, replicas(case.facts)))
     if claims:
-        claims.append(
-            inferred("What such a pod reports while it is torn down is not a current failure.", *claims[0].citations)
-        )
+        text_ = "What such a pod reports while it is torn down is not a current failure."
+        claims.append(inferred(text_, *claims[0].citations))
     return claims
+
+
+def _replaced(pod: Pod, current: Sequence[Pod], deployments: Mapping[str, tuple[int, int, str]]) -> Claim:
+    owner = current[0].owner
+    said = (
+        f"Pod {pod.name} is being deleted: it belongs to the old ReplicaSet {pod.owner}, which a completed rollout "
+        f"replaced; ReplicaSet {owner} has {len(current)} pods ready"
+    )
+    ids = [pod.id, *(one.id for one in current[:4])]
+    for name, (ready, desired, id_) in deployments.items():
+        if owner.startswith(name):
+            said += f", deployment {name} {ready} of {desired} replicas"
+            ids.append(id_)
+    return seen(f"{said}.", *ids)

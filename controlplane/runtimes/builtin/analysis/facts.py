@@ -94,12 +94,14 @@ class Facts:
     def now(self) -> datetime | None:
         """Return the latest time anything was recorded at: the "now" of the evidence."""
         ends = [metric.times[-1] for metric in self.metrics]
-        ends += [item.at.end for item in (*self.events, *self.logs) if item.at is not None]
+        ends += [event.at.end for event in self.events if event.at is not None]
+        ends += [line.at.end for line in self.logs if line.at is not None]
         return max(ends, default=None)
 
     def objects(self) -> list[str]:
         """Return the names of everything observed, most specific (longest) first."""
-        names = {fact.object for fact in (*self.metrics, *self.events, *self.logs, *self.states)}
+        names = {metric.object for metric in self.metrics} | {event.object for event in self.events}
+        names |= {line.object for line in self.logs} | {state.object for state in self.states}
         names |= {str(name) for source in self.sources for name in items(source.facts.get("objects"))}
         return sorted((name for name in names if name), key=lambda name: (-len(name), name))
 

@@ -9,7 +9,6 @@ from controlplane.runtimes.builtin.analysis.cluster import torn_down
 from controlplane.runtimes.builtin.analysis.facts import Pod, distinct, pods
 from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, Sign, SignKind
-from controlplane.runtimes.builtin.analysis.vitals import Vital
 from controlplane.runtimes.builtin.analysis.workloads import has_recovered, is_sick
 from controlplane.runtimes.report import Category, Claim
 from controlplane.runtimes.sources.figures import clock
@@ -50,7 +49,7 @@ def healthy_candidate(case: Case) -> Candidate | None:
         headline=f"No failure of {object_}" if object_ else "No failure",
         category=Category.HEALTHY,
         object=object_ or "the system",
-        mechanism=_mechanism(case, bool(torn), [pod for _, pod in recovered], past, firing),
+        mechanism=_mechanism(bool(torn), [pod for _, pod in recovered], past, firing),
         score=max(confidence, 0.3),
         supports=supports,
         chain=(_story(bool(torn), bool(recovered), bool(past), firing),),
@@ -64,11 +63,11 @@ def open_symptoms(case: Case) -> list[Sign]:
     return [sign for sign in case.signs.of(*SYMPTOMS, current=True) if sign.strength >= 0.35]
 
 
-def _mechanism(case: Case, torn: bool, recovered: list[Pod], past: list[Sign], firing: bool) -> str:
+def _mechanism(torn: bool, recovered: list[Pod], past: list[Sign], firing: bool) -> str:
     if torn:
         return (
-            "No active failure: what the alert reports is an old pod that is being terminated after a rollout; the current "
-            "ReplicaSet is complete and ready."
+            "No active failure: what the alert reports is an old pod that is being terminated after a rollout; the "
+            "current ReplicaSet is complete and ready."
         )
     if recovered:
         pod = recovered[0]
@@ -83,8 +82,8 @@ def _mechanism(case: Case, torn: bool, recovered: list[Pod], past: list[Sign], f
         return f"No active failure: what was out of order has recovered. {past[0].text}."
     if firing:
         return (
-            "No failure: every signal that was read is within normal bounds, and no error is reported. The alert fired on a "
-            "threshold that marks no failure."
+            "No failure: every signal that was read is within normal bounds, and no error is reported. The alert fired "
+            "on a threshold that marks no failure."
         )
     return "No failure: every signal that was read is within normal bounds; the alert itself reports a normal state."
 
@@ -95,8 +94,10 @@ def _story(torn: bool, recovered: bool, past: bool, firing: bool) -> str:
     if recovered or past:
         return "A disturbance came and went before this investigation; nothing of it is left."
     if firing:
-        return "Load moves within its usual range and crosses the alert's threshold; there is no causal chain to a failure."
-    return "A routine check reported; there is no causal chain to a failure."
+        return (
+            "Load moves within its usual range and crosses the alert's threshold; no causal chain leads to a failure."
+        )
+    return "A routine check reported; no causal chain leads to a failure."
 
 
 def _advice(torn: bool, recovered: bool) -> str:
@@ -113,9 +114,8 @@ def _recovered_pods(case: Case) -> list[tuple[Claim, Pod]]:
         if has_recovered(pod, case.facts.now()):
             since = max((part.started for part in pod.containers if part.started), default=None)
             times = "1 restart" if pod.restarts == 1 else f"{pod.restarts} restarts"
-            what = f"Pod {pod.name} has {times} behind it and is running and ready" + (
-                f" since {clock(since)} UTC." if since else "."
-            )
+            when = f" since {clock(since)} UTC" if since else ""
+            what = f"Pod {pod.name} has {times} behind it and is running and ready{when}."
             found.append((seen(what, pod.id), pod))
     return found
 
@@ -132,7 +132,7 @@ def _steady(case: Case) -> Iterator[Claim]:
         vital = case.vital(measure)
         if vital is None or not case.in_focus(vital.object):
             continue
-        text_ = _range(vital)
+        text_ = f"{vital.name} of {vital.object} stays {vital.range()}"
         if measure is Measure.CONNECTIONS and limit:
             share = vital.fact.high / limit
             yield seen(f"{text_}, at most {share:.0%} of the limit of {limit:,}.", vital.id, *limit_ids)
@@ -140,12 +140,6 @@ def _steady(case: Case) -> Iterator[Claim]:
             yield seen(f"{text_}, for {case.size.cpus} processors.", vital.id)
         else:
             yield seen(f"{text_}: within normal bounds.", vital.id)
-
-
-def _range(vital: Vital) -> str:
-    low, high = vital.shown(vital.fact.low), vital.shown(vital.fact.high)
-    name = f"{vital.name} of {vital.object}"
-    return f"{name} stays at {low}" if low == high else f"{name} ranges from {low} to {high}"
 
 
 def _quiet(case: Case) -> Iterator[Claim]:
@@ -165,10 +159,12 @@ def _quiet(case: Case) -> Iterator[Claim]:
         yield seen("All nodes are ready without pressure.", *(node.id for node in nodes[:4]))
     monitors = facts.of_type("monitor")
     if monitors and all(text(monitor.facts.get("state")).lower() == "ok" for monitor in monitors):
-        yield seen(f"All {len(monitors)} monitors are OK.", *(monitor.id for monitor in monitors[:4]))
+        yield seen(f"Monitors are OK, all {len(monitors)} of them.", *(monitor.id for monitor in monitors[:4]))
     if facts.summary("event") and not any(event.loud for event in facts.events):
-        routine = f"Of {len(facts.events)} events" if facts.events else "No event was recorded;"
-        yield seen(f"{routine} none reports a failure, error or warning.", *facts.summary("event"))
+        count = (
+            f"{len(facts.events)} routine event{'' if len(facts.events) == 1 else 's'}" if facts.events else "no event"
+        )
+        yield seen(f"No error, failure or warning is among the events ({count}).", *facts.summary("event"))
     if facts.summary("log line") and not any(line.loud for line in facts.logs):
         yield seen("The logs hold no error and no warning.", *facts.summary("log line"))
     if case.statements:

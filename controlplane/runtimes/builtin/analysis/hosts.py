@@ -39,10 +39,7 @@ def _processor(case: Case) -> Iterator[Candidate]:
             "All queries slow down.",
         ]
         actions = [
-            act(
-                "immediate",
-                "End or throttle that statement; look at its plan (EXPLAIN) for a full scan or a missing index.",
-            ),
+            act("immediate", "End or throttle that statement; look at its plan for a full scan or a missing index."),
             act("short_term", "Add the index or rewrite the statement."),
         ]
     else:
@@ -50,16 +47,16 @@ def _processor(case: Case) -> Iterator[Candidate]:
         chain = [f"The CPU of {sign.object} is saturated.", "Everything that runs there slows down."]
         actions = [act("immediate", f"Look at what runs on {sign.object}, heaviest first.")]
     yield Candidate(
-        SignKind.CPU_SATURATED,
-        f"CPU of {sign.object} is saturated",
-        Category.RESOURCE_EXHAUSTION,
-        sign.object,
-        f"The CPU of {sign.object} is saturated: {why}. {sign.text}.",
-        sign.strength + (0.08 if heavy else 0) + (0.04 if overload else 0),
-        distinct(supports),
-        tuple(chain),
-        tuple(claims),
-        tuple(actions),
+        kind=SignKind.CPU_SATURATED,
+        headline=f"CPU of {sign.object} is saturated",
+        category=Category.RESOURCE_EXHAUSTION,
+        object=sign.object,
+        mechanism=f"The CPU of {sign.object} is saturated: {why}. {sign.text}.",
+        score=sign.strength + (0.08 if heavy else 0) + (0.04 if overload else 0),
+        supports=distinct(supports),
+        chain=tuple(chain),
+        claims=tuple(claims),
+        actions=tuple(actions),
         explains=frozenset(
             {SignKind.CPU_SATURATED, SignKind.LATENCY_UP, SignKind.LOAD_UP, SignKind.READS_UP, SignKind.QUEUE_UP}
         ),
@@ -78,19 +75,21 @@ def _memory(case: Case) -> Iterator[Candidate]:
         claims.append(seen(f"{swap.course()}.", swap.id))
         supports.append(swap.id)
     yield Candidate(
-        SignKind.MEMORY_LOW,
-        f"{lead.object} runs out of memory",
-        Category.RESOURCE_EXHAUSTION,
-        lead.object,
-        f"{lead.object} runs out of memory: {lead.text}.",
-        lead.strength,
-        distinct(supports),
-        (
+        kind=SignKind.MEMORY_LOW,
+        headline=f"{lead.object} runs out of memory",
+        category=Category.RESOURCE_EXHAUSTION,
+        object=lead.object,
+        mechanism=f"{lead.object} runs out of memory: {lead.text}.",
+        score=lead.strength,
+        supports=distinct(supports),
+        chain=(
             f"The memory of {lead.object} is used up.",
             "It swaps or its processes are killed; everything on it slows down.",
         ),
-        tuple(claims),
-        (act("immediate", f"Find what holds the memory of {lead.object}; restart it or give the instance more."),),
+        claims=tuple(claims),
+        actions=(
+            act("immediate", f"Find what holds the memory of {lead.object}; restart it or give the instance more."),
+        ),
         explains=frozenset({SignKind.MEMORY_LOW, SignKind.LATENCY_UP, SignKind.OOM_KILLED, SignKind.QUEUE_UP}),
         affected=(lead.object,),
     )
@@ -101,16 +100,20 @@ def _credit(case: Case) -> Iterator[Candidate]:
     if sign is None:
         return
     yield Candidate(
-        SignKind.CREDIT_EMPTY,
-        f"{sign.object} has no burst credit left",
-        Category.RESOURCE_EXHAUSTION,
-        sign.object,
-        f"{sign.object} has used up its burst credit and is held to its baseline: {sign.text}.",
-        sign.strength,
-        sign.citations,
-        ("Load above the baseline uses up the burst credit.", "The volume or instance is throttled.", "Latency rises."),
-        from_signs([sign]),
-        (
+        kind=SignKind.CREDIT_EMPTY,
+        headline=f"{sign.object} has no burst credit left",
+        category=Category.RESOURCE_EXHAUSTION,
+        object=sign.object,
+        mechanism=f"{sign.object} has used up its burst credit and is held to its baseline: {sign.text}.",
+        score=sign.strength,
+        supports=sign.citations,
+        chain=(
+            "Load above the baseline uses up the burst credit.",
+            "The volume or instance is throttled.",
+            "Latency rises.",
+        ),
+        claims=from_signs([sign]),
+        actions=(
             act("immediate", "Raise the provisioned throughput or the size."),
             act("short_term", "Reduce the load above baseline."),
         ),
@@ -135,16 +138,19 @@ def _input_output(case: Case) -> Iterator[Candidate]:
     if writer is not None:
         claims.append(dominates(writer))
     yield Candidate(
-        SignKind.QUEUE_UP,
-        f"Disk of {queue.object} cannot keep up",
-        Category.RESOURCE_EXHAUSTION,
-        queue.object,
-        f"The disk of {queue.object} cannot keep up: {queue.text}, and {slow.text}.",
-        0.65 + (0.1 if busy >= 0.6 else 0),
-        distinct(supports),
-        ("More input and output is asked for than the disk serves.", "Requests queue, and latency rises."),
-        tuple(claims),
-        (act("immediate", "Throttle the heaviest statement."), act("short_term", "Provision more input and output.")),
+        kind=SignKind.QUEUE_UP,
+        headline=f"Disk of {queue.object} cannot keep up",
+        category=Category.RESOURCE_EXHAUSTION,
+        object=queue.object,
+        mechanism=f"The disk of {queue.object} cannot keep up: {queue.text}, and {slow.text}.",
+        score=0.65 + (0.1 if busy >= 0.6 else 0),
+        supports=distinct(supports),
+        chain=("More input and output is asked for than the disk serves.", "Requests queue, and latency rises."),
+        claims=tuple(claims),
+        actions=(
+            act("immediate", "Throttle the heaviest statement."),
+            act("short_term", "Provision more input and output."),
+        ),
         explains=frozenset(
             {SignKind.QUEUE_UP, SignKind.LATENCY_UP, SignKind.WRITES_UP, SignKind.READS_UP, SignKind.LOAD_UP}
         ),
@@ -166,16 +172,16 @@ def _locks(case: Case) -> Iterator[Candidate]:
     if holder is not None:
         claims.append(dominates(holder))
     yield Candidate(
-        SignKind.LOCK_WAITS,
-        f"Sessions of {waits.object} block each other",
-        Category.CODE_DEFECT,
-        waits.object,
-        f"Sessions of {waits.object} block each other: {share:.0%} of their waiting is for locks ({waits.top}).",
-        0.7,
-        distinct([waits.id, *cited(risen[:2]), *([holder.id] if holder else [])]),
-        ("A transaction holds its locks for long.", "Others wait behind it; sessions and latency grow."),
-        tuple(claims),
-        (
+        kind=SignKind.LOCK_WAITS,
+        headline=f"Sessions of {waits.object} block each other",
+        category=Category.CODE_DEFECT,
+        object=waits.object,
+        mechanism=f"Sessions of {waits.object} block each other: {share:.0%} of their waits are locks ({waits.top}).",
+        score=0.7,
+        supports=distinct([waits.id, *cited(risen[:2]), *([holder.id] if holder else [])]),
+        chain=("A transaction holds its locks for long.", "Others wait behind it; sessions and latency grow."),
+        claims=tuple(claims),
+        actions=(
             act("immediate", "Find the session at the head of the lock queue and end it."),
             act("short_term", "Shorten transactions."),
         ),
@@ -185,7 +191,7 @@ def _locks(case: Case) -> Iterator[Candidate]:
 
 
 def _failover(case: Case) -> Iterator[Candidate]:
-    signs = [sign for sign in case.signs.of(SignKind.FAILOVER, current=True)]
+    signs = case.signs.of(SignKind.FAILOVER, current=True)
     loud = [sign for sign in signs if sign.details["event"].loud]
     if not signs:
         return
@@ -196,19 +202,19 @@ def _failover(case: Case) -> Iterator[Candidate]:
     if dip is not None:
         claims.append(seen(f"{dip.name} of {dip.object} dropped to {dip.shown(dip.fact.low)}.", dip.id))
     yield Candidate(
-        SignKind.FAILOVER,
-        f"{lead.object} was restarted or failed over",
-        Category.INFRASTRUCTURE,
-        lead.object,
-        f"{lead.object} was restarted or failed over by its platform, which cut its clients off meanwhile: {lead.text}.",
-        (0.75 if loud else 0.5) + (0.1 if dip else 0),
-        distinct([*cited(signs), *([dip.id] if dip else [])]),
-        (
+        kind=SignKind.FAILOVER,
+        headline=f"{lead.object} was restarted or failed over",
+        category=Category.INFRASTRUCTURE,
+        object=lead.object,
+        mechanism=f"{lead.object} was restarted or failed over by its platform, and its clients cut off: {lead.text}.",
+        score=(0.75 if loud else 0.5) + (0.1 if dip else 0),
+        supports=distinct([*cited(signs), *([dip.id] if dip else [])]),
+        chain=(
             f"The platform restarts or fails over {lead.object}.",
             "Connections break; clients see errors until they reconnect.",
         ),
-        tuple(claims),
-        (
+        claims=tuple(claims),
+        actions=(
             act("immediate", "Check that every client has reconnected to the new primary."),
             act("short_term", "Ask the platform's events for the reason; test how clients reconnect."),
         ),
@@ -222,19 +228,21 @@ def _transaction_ids(case: Case) -> Iterator[Candidate]:
     if sign is None:
         return
     yield Candidate(
-        SignKind.TRANSACTION_IDS_HIGH,
-        f"{sign.object} runs out of transaction ids",
-        Category.RESOURCE_EXHAUSTION,
-        sign.object,
-        f"{sign.object} comes close to transaction id wraparound, where it stops accepting writes: {sign.text}.",
-        sign.strength,
-        sign.citations,
-        (
+        kind=SignKind.TRANSACTION_IDS_HIGH,
+        headline=f"{sign.object} runs out of transaction ids",
+        category=Category.RESOURCE_EXHAUSTION,
+        object=sign.object,
+        mechanism=f"{sign.object} comes close to transaction id wraparound, where writes stop: {sign.text}.",
+        score=sign.strength,
+        supports=sign.citations,
+        chain=(
             "Old rows are not frozen in time.",
             "Transaction ids run out; the database protects itself by refusing writes.",
         ),
-        from_signs([sign]),
-        (act("immediate", "Vacuum the oldest tables by hand; end transactions and slots that hold back freezing."),),
+        claims=from_signs([sign]),
+        actions=(
+            act("immediate", "Vacuum the oldest tables by hand; end transactions and slots that hold back freezing."),
+        ),
         explains=frozenset({SignKind.TRANSACTION_IDS_HIGH}),
         affected=(sign.object,),
     )

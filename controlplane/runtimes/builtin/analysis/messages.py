@@ -9,114 +9,187 @@ from controlplane.runtimes.builtin.analysis.signs import SignKind
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A way to say something: ``kind`` is what is reported."""
+    """Ways to say that something of ``kind`` happened; ``pattern`` matches lower case."""
 
     kind: SignKind
     pattern: re.Pattern[str]
 
 
-def _wordings(*pairs: tuple[SignKind, str]) -> tuple[Wording, ...]:
-    return tuple(Wording(kind, re.compile(pattern)) for kind, pattern in pairs)
+def _said(kind: SignKind, *phrases: str) -> Wording:
+    return Wording(kind, re.compile("|".join(phrases)))
 
 
-#: Events of a database platform, most telling first; matched against lower case without names of objects.
-DATABASE_EVENTS: Final = _wordings(
-    (
+#: Events of a database platform, most telling first.
+DATABASE_EVENTS: Final = (
+    _said(
         SignKind.STORAGE_FULL,
-        r"out of storage|storage[- ]full|disk (?:is )?full|no space left|storage (?:space )?is (?:\w+ )?low|"
-        r"insufficient storage|low storage|free storage (?:space|capacity).{0,40}(?:low|remaining|exhaust)",
+        "out of storage",
+        "storage[- ]full",
+        "disk (?:is )?full",
+        "no space left",
+        r"storage (?:space )?is (?:\w+ )?low",
+        "insufficient storage",
+        "low storage",
+        "free storage (?:space|capacity).{0,40}(?:low|remaining|exhaust)",
     ),
-    (
+    _said(
         SignKind.CONNECTIONS_FULL,
-        r"too many (?:connections|clients)|remaining connection slots|connections?.{0,60}(?:maximum|limit|refused|exhaust)|"
-        r"(?:maximum|limit).{0,30}connections",
+        "too many (?:connections|clients)",
+        "remaining connection slots",
+        "connections?.{0,60}(?:maximum|limit|refused|exhaust)",
+        "(?:maximum|limit).{0,30}connections",
     ),
-    (
+    _said(
         SignKind.FAILOVER,
-        r"failover|fail over|promot(?:ed|ion)|host replacement|recovery of the|hardware|crash recovery|"
-        r"restarted|rebooted|shutdown|unresponsive|availability zone",
+        "fail ?over",
+        "promot(?:ed|ion)",
+        "host replacement",
+        "recovery of the",
+        "hardware",
+        "crash recovery",
+        "restarted",
+        "rebooted",
+        "shutdown",
+        "unresponsive",
+        "availability zone",
     ),
-    (
+    _said(
         SignKind.REPLICA_LAG,
-        r"replica(?:tion)?.{0,40}(?:lag|behind|stopped|broken|error)|replay is behind|replication slot",
+        "replica(?:tion)?.{0,40}(?:lag|behind|stopped|broken|error)",
+        "replay is behind",
     ),
-    (SignKind.MEMORY_LOW, r"out of memory|\boom\b|low memory|memory pressure|insufficient memory"),
-    (
+    _said(
+        SignKind.WAL_RETAINED,
+        "replication slot.{0,80}(?:inactive|retain|behind|lag)",
+        "(?:retained|unconsumed) (?:wal|write-ahead log)",
+    ),
+    _said(SignKind.MEMORY_LOW, "out of memory", r"\boom\b", "low memory", "memory pressure", "insufficient memory"),
+    _said(
         SignKind.CHANGED,
-        r"parameter group|configuration change|modif(?:y|ied|ication)|upgraded|patch(?:ed|ing)|scal(?:ed|ing)|"
-        r"deploy(?:ed|ment)|rollout|security group",
+        "parameter group",
+        "configuration change",
+        "modif(?:y|ied|ication)",
+        "upgraded",
+        "patch(?:ed|ing)",
+        "scal(?:ed|ing)",
+        "deploy(?:ed|ment)",
+        "rollout",
+        "security group",
     ),
 )
 
-#: Log lines (and events of containers): why a program fails, most telling first; matched in lower case.
-PROGRAM_FAULTS: Final = _wordings(
-    (
+#: Log lines: why a program fails, most telling first. The last one matches anything.
+PROGRAM_FAULTS: Final = (
+    _said(
         SignKind.OOM_KILLED,
-        r"out of memory|oom-?kill|outofmemoryerror|cannot allocate memory|memory cgroup|memoryerror|"
-        r"javascript heap out of memory|java heap space",
+        "out of memory",
+        "oom-?kill",
+        "outofmemoryerror",
+        "cannot allocate memory",
+        "memory cgroup",
+        "memoryerror",
+        "java heap space",
     ),
-    (SignKind.STORAGE_FULL, r"no space left on device|disk quota exceeded|disk full|could not extend file"),
-    (
+    _said(
+        SignKind.STORAGE_FULL,
+        "no space left on device",
+        "disk quota exceeded",
+        "disk full",
+        "could not extend file",
+    ),
+    _said(
         SignKind.CONNECTIONS_FULL,
-        r"too many (?:connections|clients|open files)|connection pool (?:is )?(?:exhausted|timeout|full)|"
-        r"remaining connection slots|pool.{0,20}exhausted",
+        "too many (?:connections|clients|open files)",
+        "connection pool (?:is )?(?:exhausted|timeout|full)",
+        "remaining connection slots",
+        "pool.{0,20}exhausted",
     ),
-    (
+    _said(
         SignKind.DEPENDENCY,
-        r"connection (?:refused|reset|timed? ?out)|econnrefused|econnreset|etimedout|no such host|enotfound|nxdomain|"
-        r"name or service not known|temporary failure in name resolution|dial tcp|i/o timeout|host is unreachable|"
-        r"no route to host|upstream (?:connect|request|timed)|(?:502|503|504) (?:bad gateway|service unavailable|gateway)|"
-        r"service unavailable|could not connect|cannot connect|failed to connect|unable to connect|"
-        r"tls handshake|certificate (?:has expired|verify failed)|circuit ?breaker|deadline exceeded",
+        "connection (?:refused|reset|timed? ?out)",
+        "econnrefused|econnreset|etimedout|enotfound|nxdomain",
+        "no such host",
+        "name or service not known",
+        "temporary failure in name resolution",
+        "dial tcp",
+        "i/o timeout",
+        "host is unreachable|no route to host",
+        "upstream (?:connect|request|timed)",
+        "50[234] (?:bad gateway|service unavailable|gateway)",
+        "service unavailable",
+        "(?:could not|cannot|failed to|unable to) connect",
+        "tls handshake|certificate (?:has expired|verify failed)",
+        "circuit ?breaker",
+        "deadline exceeded",
     ),
-    (
+    _said(
         SignKind.BAD_CONFIG,
-        r"missing (?:required )?(?:env|environment|config|setting|variable|key|secret)|"
-        r"(?:environment variable|env var|setting|config(?:uration)?(?: key| value| file)?|secret|configmap).{0,60}"
-        r"(?:not set|missing|required|not found|invalid|undefined|unset)|invalid (?:config|value for|argument|flag|option)|"
-        r"unknown (?:flag|option|command)|failed to (?:load|parse|read) config|no such file or directory|"
-        r"permission denied|access denied|authentication failed|password authentication|unauthorized|forbidden|"
-        r"address already in use|executable file not found|exec format error",
+        "missing (?:required )?(?:env|environment|config|setting|variable|key|secret)",
+        "(?:environment variable|env var|setting|config(?:uration)?(?: key| value| file)?|secret|configmap).{0,60}"
+        "(?:not set|missing|required|not found|invalid|undefined|unset)",
+        "invalid (?:config|value for|argument|flag|option)",
+        "unknown (?:flag|option|command)",
+        "failed to (?:load|parse|read) config",
+        "no such file or directory",
+        "permission denied|access denied|unauthorized|forbidden",
+        "authentication failed|password authentication",
+        "address already in use",
+        "executable file not found|exec format error",
     ),
-    (
+    _said(
         SignKind.BAD_DATA,
-        r"schema (?:mismatch|validation)|malformed|corrupt|unexpected (?:null|end of (?:input|file|json))|"
-        r"invalid (?:json|record|row|payload|date|utf-?8|byte sequence)|deserializ|parse error|"
-        r"violates .{0,30}constraint|null value in column|duplicate key|checksum mismatch|bad record",
+        "schema (?:mismatch|validation)",
+        "malformed|corrupt",
+        "unexpected (?:null|end of (?:input|file|json))",
+        "invalid (?:json|record|row|payload|date|utf-?8|byte sequence)",
+        "deserializ|parse error",
+        "violates .{0,30}constraint|null value in column|duplicate key",
+        "checksum mismatch|bad record",
     ),
-    (
+    _said(
         SignKind.CODE_FAULT,
-        r"traceback|exception|panic:|nil pointer|null pointer|nullpointer|segmentation fault|sigsegv|"
-        r"typeerror|keyerror|attributeerror|valueerror|indexerror|undefined is not|cannot read propert|"
-        r"stack ?overflow|assertion (?:failed|error)|unhandled|index out of (?:range|bounds)|division by zero",
+        "traceback|exception|unhandled",
+        "panic:",
+        "nil pointer|null ?pointer",
+        "segmentation fault|sigsegv",
+        "(?:type|key|attribute|value|index)error",
+        "undefined is not|cannot read propert",
+        "stack ?overflow",
+        "assertion (?:failed|error)",
+        "index out of (?:range|bounds)|division by zero",
     ),
-    (SignKind.LOG_ERRORS, r"."),
+    _said(SignKind.LOG_ERRORS, "."),
 )
 
-_QUOTED_HOST: Final = re.compile(
+_HOST: Final = re.compile(
     r"(?:host(?:name)?|upstream|server|to|at|tcp|connect(?:ing)?(?: to)?|lookup|resolve)[ =:\"']+"
     r"(?:\w+://)?(?P<host>[a-z][a-z0-9-]*(?:[.-][a-z0-9-]+)*(?::\d+)?|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?)",
     re.IGNORECASE,
 )
 _NO_HOST: Final = frozenset(
-    "the a an be it host server database upstream is at to on in of for from by failed connect database. resolve "
-    "connection timeout error localhost timed".split()
-)
+    (
+        "the", "a", "an", "be", "it", "host", "server", "database", "upstream", "is", "at", "to", "on", "in", "of",
+        "for", "from", "by", "failed", "connect", "resolve", "connection", "timeout", "error", "localhost", "timed",
+    )
+)  # fmt: skip
 
 
 def reported(message: str, wordings: tuple[Wording, ...]) -> SignKind | None:
     """Return what a message (lower case) reports, or ``None``."""
-    for wording in wordings:
-        if wording.pattern.search(message):
-            return wording.kind
-    return None
+    found = rank(message, wordings)
+    return wordings[found].kind if found is not None else None
+
+
+def rank(message: str, wordings: tuple[Wording, ...]) -> int | None:
+    """Return the place of the first wording that a message (lower case) has: the lower, the more telling."""
+    return next((place for place, wording in enumerate(wordings) if wording.pattern.search(message)), None)
 
 
 def dependency_in(message: str) -> str:
     """Return the host that a failed connection was for, or an empty text when the message does not say."""
-    for match in _QUOTED_HOST.finditer(message):
+    for match in _HOST.finditer(message):
         host = match["host"].rstrip(".")
-        if host.lower() not in _NO_HOST and (("." in host) or ("-" in host) or (":" in host) or len(host) > 3):
+        if host.lower() not in _NO_HOST and (len(host) > 3 or not host.isalpha()):
             return host
     return ""
 
@@ -125,10 +198,15 @@ _IMAGE_WORDS: Final = re.compile(r"image \"?'?(?P<image>[\w./:@-]+)", re.IGNOREC
 _PULL_CAUSES: Final = (
     (
         "missing",
-        r"not found|manifest unknown|does not exist|no such image|name unknown|invalid reference|invalidimagename",
+        re.compile(
+            "not found|manifest unknown|does not exist|no such image|name unknown|invalid reference|invalidimagename"
+        ),
     ),
-    ("denied", r"unauthorized|denied|authentication required|forbidden|no basic auth|credentials"),
-    ("unreachable", r"timeout|timed out|refused|no such host|unreachable|eof|too ?many ?requests|rate limit|50[0-9]"),
+    ("denied", re.compile("unauthorized|denied|authentication required|forbidden|no basic auth|credentials")),
+    (
+        "unreachable",
+        re.compile("timeout|timed out|refused|no such host|unreachable|eof|too ?many ?requests|rate limit|50[0-9]"),
+    ),
 )
 
 
@@ -141,4 +219,4 @@ def image_in(message: str) -> str:
 def pull_cause(message: str) -> str:
     """Return why an image cannot be pulled: ``missing``, ``denied``, ``unreachable``, or empty if it is not said."""
     lowered = message.lower()
-    return next((cause for cause, pattern in _PULL_CAUSES if re.search(pattern, lowered)), "")
+    return next((cause for cause, pattern in _PULL_CAUSES if pattern.search(lowered)), "")

@@ -40,7 +40,7 @@ def platform_signs(facts: Facts, start: datetime | None) -> Iterator[Sign]:
         yield Sign(
             kind,
             event.object,
-            f'An event says of {event.object}: "{event.message[:300]}"',
+            f'Event on {event.object}: "{event.message[:300].rstrip(".")}"',
             (event.id,),
             _STRENGTH.get(kind, 0.4),
             current,
@@ -76,7 +76,7 @@ def _is_routine(event: EventFact) -> bool:
 
 def _said(line: LogFact) -> str:
     times = f" ({line.count} lines like this)" if line.count > 1 else ""
-    return f'{line.object} logs "{line.message[:300]}"{times}'
+    return f'{line.object} logs "{line.message[:300].rstrip(".")}"{times}'
 
 
 def _log_strength(kind: SignKind, line: LogFact) -> float:

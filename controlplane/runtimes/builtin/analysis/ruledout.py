@@ -27,12 +27,16 @@ def _by_metrics(case: Case, root: Candidate) -> Iterator[RuledOut]:
     )
     for measure, kinds, name, verdict in rivals:
         vital = case.vital(measure)
-        if vital is None or root.kind in kinds or case.signs.of(*kinds, current=True):
+        # A metric of some other object says nothing about the one in question.
+        if vital is None or not case.in_focus(vital.object) or root.kind in kinds:
             continue
-        spread = f"{vital.shown(vital.fact.low)} to {vital.shown(vital.fact.high)}"
-        yield RuledOut(
-            hypothesis=name, reason=f"{vital.name} of {vital.object} {verdict} ({spread}).", citations=(vital.id,)
+        limit, limit_ids = case.connection_limit() if measure is Measure.CONNECTIONS else (0, ())
+        if limit is None or case.signs.of(*kinds, current=True):
+            continue
+        reason = (
+            f"{vital.name} of {vital.object} {verdict}{f' of {limit:,}' if limit else ''}: it stays {vital.range()}."
         )
+        yield RuledOut(hypothesis=name, reason=reason, citations=(vital.id, *limit_ids))
 
 
 def _by_states(case: Case, root: Candidate) -> Iterator[RuledOut]:

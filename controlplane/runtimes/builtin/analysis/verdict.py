@@ -7,14 +7,24 @@ from typing import Final
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, cited, from_signs, listed
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.cluster import cluster_candidates
-from controlplane.runtimes.builtin.analysis.database import database_candidates
+from controlplane.runtimes.builtin.analysis.connections import connection_candidates
 from controlplane.runtimes.builtin.analysis.general import service_candidates
 from controlplane.runtimes.builtin.analysis.health import healthy_candidate, open_symptoms
 from controlplane.runtimes.builtin.analysis.hosts import host_candidates
+from controlplane.runtimes.builtin.analysis.replication import replication_candidates
 from controlplane.runtimes.builtin.analysis.ruledout import ruled_out
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
+from controlplane.runtimes.builtin.analysis.storage import storage_candidates
 from controlplane.runtimes.report import Category, RuledOut
 
+RULES: Final = (
+    storage_candidates,
+    replication_candidates,
+    connection_candidates,
+    host_candidates,
+    cluster_candidates,
+    service_candidates,
+)
 LEAST_SCORE: Final = 0.4  # below it an explanation is a mere possibility
 
 _ALERT_WORDS: Final = {
@@ -42,11 +52,11 @@ class Verdict:
 def decide(case: Case) -> Verdict:
     """Return the verdict on a case.
 
-    Causes compete by score. One that follows from another is no rival of it; one about an object that nobody asked about
-    counts less. If none is strong enough the system is healthy, where the evidence carries that, else it is unknown.
+    Causes compete by score. One that follows from another is no rival of it; one about an object that nobody asked
+    about counts less. If none is strong enough the system is healthy, where the evidence carries that, else it is
+    unknown.
     """
-    rules = (database_candidates, host_candidates, cluster_candidates, service_candidates)
-    found = [_weighed(case, candidate) for rule in rules for candidate in rule(case)]
+    found = [_weighed(case, candidate) for rule in RULES for candidate in rule(case)]
     ranked = sorted((_subordinate(one, found) for one in found), key=lambda one: -one.score)
     strong = [one for one in ranked if one.score >= LEAST_SCORE]
     weak = [one for one in ranked if one.score < LEAST_SCORE]
@@ -69,7 +79,7 @@ def decide(case: Case) -> Verdict:
 
 def _weighed(case: Case, candidate: Candidate) -> Candidate:
     score = candidate.score
-    if case.focus and candidate.affected and not any(_near(name, case.focus) for name in candidate.affected):
+    if candidate.affected and not any(map(case.in_focus, candidate.affected)) and not _hosts_focus(case, candidate):
         score *= 0.75
     words = _ALERT_WORDS.get(candidate.kind, ()) if candidate.kind else ()
     if case.alert is not None and any(word in case.alert.words for word in words):
@@ -77,9 +87,10 @@ def _weighed(case: Case, candidate: Candidate) -> Candidate:
     return replace(candidate, score=score)
 
 
-def _near(name: str, focus: frozenset[str]) -> bool:
-    """Return whether an object is in focus, or carries the name of one that is (pods of a deployment, replicas)."""
-    return any(name == one or name.startswith(f"{one}-") or one.startswith(f"{name}-") for one in focus)
+def _hosts_focus(case: Case, candidate: Candidate) -> bool:
+    """Return whether what is affected is a part of the cluster, which carries whatever is asked about."""
+    nodes = {node.object for node in case.facts.of_type("node")}
+    return any(name in nodes for name in candidate.affected)
 
 
 def _subordinate(candidate: Candidate, found: Sequence[Candidate]) -> Candidate:

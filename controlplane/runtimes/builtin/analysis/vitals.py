@@ -69,7 +69,16 @@ class Vital:
             word = "rose" if self.moved > 0 else "fell"
             since = f" from {clock(self.onset)} UTC on" if self.onset else ""
             return f"{name} {word} from {self.shown(self.base)} to {self.shown(self.now)}{since}"
-        return f"{name} stays at {self.shown(self.now)} ({self.shown(self.fact.low)} to {self.shown(self.fact.high)})"
+        return f"{name} stays {self.range()}"
+
+    def range(self) -> str:
+        """Return between which values the metric ran: ``at 200 GiB``, ``between 41.2 % and 72.1 %``."""
+        low, high = self.shown(self.fact.low), self.shown(self.fact.high)
+        return f"at {low}" if low == high else f"between {low} and {high}"
+
+    def excursion(self, extreme: float) -> str:
+        """Return that the metric went to an extreme and came back."""
+        return f"{self.name} of {self.object} went to {self.shown(extreme)} and is back at {self.shown(self.now)}"
 
 
 def vital_of(fact: MetricFact) -> Vital:
@@ -106,9 +115,10 @@ def vital_signs(vitals: Sequence[Vital], limits: Callable[[str], int | None]) ->
 
 
 def _departure(values: Sequence[float], end: float) -> int:
-    """Return the sample at which a series that runs one way has gone 5 % of its way."""
+    """Return the sample at which a series that runs one way has left its first value for good measure."""
     way = abs(end - values[0])
-    return next((index for index, value in enumerate(values) if abs(value - values[0]) >= 0.05 * way), 0)
+    least = min(0.05 * way, max(3 * noise(values), 0.02 * way))
+    return next((index for index, value in enumerate(values) if abs(value - values[0]) >= least), 0)
 
 
 def _sign(vital: Vital, kind: SignKind, text: str, strength: float, *, current: bool = True) -> Sign:
@@ -125,7 +135,7 @@ def _free_storage(vital: Vital) -> Iterator[Sign]:
         text += f" and reaches zero in about {left_s / 60:.0f} minutes at that rate"
         yield _sign(vital, SignKind.STORAGE_FULL, text, 0.75)
     elif low:
-        text = f"{vital.name} of {vital.object} was down to {vital.shown(vital.fact.low)} and is back at {vital.shown(vital.now)}"
+        text = vital.excursion(vital.fact.low)
         yield _sign(vital, SignKind.STORAGE_FULL, text, 0.6, current=False)
 
 
@@ -155,7 +165,7 @@ def _used_share(kind: SignKind) -> Callable[[Vital], Iterator[Sign]]:
         if share >= 0.9:
             yield _sign(vital, kind, vital.course(), 0.9 if share >= 0.97 else 0.7)
         elif peak >= 0.95:
-            text = f"{vital.name} of {vital.object} peaked at {vital.shown(vital.fact.high)} and is back at {vital.shown(vital.now)}"
+            text = vital.excursion(vital.fact.high)
             yield _sign(vital, kind, text, 0.5, current=False)
 
     return judge
@@ -168,7 +178,7 @@ def _cpu(vital: Vital) -> Iterator[Sign]:
     if share >= 0.85:
         yield _sign(vital, SignKind.CPU_SATURATED, vital.course(), 0.85 if share >= 0.95 else 0.65)
     elif peak >= 0.9:
-        text = f"{vital.name} of {vital.object} peaked at {vital.shown(vital.fact.high)} and is back at {vital.shown(vital.now)}"
+        text = vital.excursion(vital.fact.high)
         yield _sign(vital, SignKind.CPU_SATURATED, text, 0.45, current=False)
     elif vital.moved > 0 and vital.ratio() >= 1.4 and vital.now - vital.base >= (10 if vital.is_percent else 0.1):
         yield _sign(vital, SignKind.CPU_UP, vital.course(), 0.3)
@@ -188,7 +198,7 @@ def _connections(vital: Vital, limit: int | None) -> Iterator[Sign]:
     if share is not None and share >= 0.85:
         yield _sign(vital, SignKind.CONNECTIONS_FULL, text, 0.9 if share >= 0.95 else 0.6)
     elif share is not None and limit and vital.fact.high / limit >= 0.95:
-        text = f"{vital.name} of {vital.object} reached {vital.shown(vital.fact.high)} of {limit:,} and is back at {vital.shown(vital.now)}"
+        text = f"{vital.excursion(vital.fact.high)}, of {limit:,} allowed"
         yield _sign(vital, SignKind.CONNECTIONS_FULL, text, 0.5, current=False)
     elif vital.moved > 0 and vital.ratio() >= 1.5:
         yield _sign(vital, SignKind.CONNECTIONS_UP, text, 0.3)
@@ -200,7 +210,7 @@ def _replica_lag(vital: Vital) -> Iterator[Sign]:
     if seconds >= 30 and (vital.moved > 0 or seconds >= 300):
         yield _sign(vital, SignKind.REPLICA_LAG, vital.course(), 0.9 if seconds >= 120 else 0.6)
     elif peak >= 120:
-        text = f"{vital.name} of {vital.object} peaked at {vital.shown(vital.fact.high)} and is back at {vital.shown(vital.now)}"
+        text = vital.excursion(vital.fact.high)
         yield _sign(vital, SignKind.REPLICA_LAG, text, 0.5, current=False)
 
 

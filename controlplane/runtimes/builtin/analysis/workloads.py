@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, Pod, StateFact, distinct, pods
-from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, image_in, pull_cause, reported
+from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, image_in, pull_cause, rank, reported
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.sources.formats.parts import items, text, whole
 
@@ -222,9 +222,8 @@ def _crash(sick: Sick, _: set[str]) -> Sign | None:
     ended = [container for container in sick.pod.containers if container.reason or container.exit_code is not None]
     if not ended and not sick.logs:
         return None
-    faults = [(kind, line) for line in sick.logs if (kind := _program_fault(line)) is not None]
-    named = [pair for pair in faults if pair[0] is not SignKind.LOG_ERRORS]
-    kind, line = next(iter(named or faults), (None, None))
+    line = min(sick.logs, key=lambda one: rank(one.message.lower(), PROGRAM_FAULTS) or 0, default=None)
+    kind = _program_fault(line) if line is not None else None
     code = f" with exit code {sick.exit_code}" if sick.exit_code is not None else ""
     what = f"ends again and again{code}" if sick.pod.restarts else f"is not ready{code}"
     if line is None or kind is None:

@@ -158,13 +158,17 @@ function drawDock() {
   tick();
 }
 
+/** Before the page's title, for whoever waits in another tab. */
+const MARKS = { running: "● ", queued: "● ", waiting: "? ", completed: "✓ ", failed: "✗ ", interrupted: "■ ", timeout: "✗ " };
+
 function drawStatus(run) {
   const slot = part("thread-status");
-  if (slot.firstElementChild?.dataset.status === run.state) return;
-  slot.replaceChildren(statusBadge(run.state));
-  const mark = { running: "● ", queued: "● ", waiting: "? ", completed: "✓ ", failed: "✗ ", interrupted: "■ ", timeout: "✗ " };
-  document.title = `${mark[run.state] ?? ""}${title}`;
-  if (caughtUp) part("announce").textContent = `Run ${ENDS[run.state].words.toLowerCase()}.`;
+  if (slot.firstElementChild?.dataset.status !== run.state) {
+    slot.replaceChildren(statusBadge(run.state));
+    if (caughtUp) part("announce").textContent = `Run ${ENDS[run.state].words.toLowerCase()}.`;
+  }
+  const shown = `${MARKS[run.state] ?? ""}${title}`;
+  if (document.title !== shown) document.title = shown;
 }
 
 async function drawQuestion(run) {
@@ -202,7 +206,7 @@ const CONNECTION = {
 
 function showConnection(connection) {
   const slot = part("connection");
-  page.dataset.connection = connection;
+  page.dataset.streamState = connection;
   slot.hidden = !(connection in CONNECTION) || (connection === "connecting" && !caughtUp);
   setText(slot.querySelector("[data-connection-words]"), CONNECTION[connection] ?? "");
   slot.querySelector("a").hidden = connection !== "signed_out";

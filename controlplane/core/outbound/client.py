@@ -1,0 +1,175 @@
+"""The outbound client: bounded in time, size and reach."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urljoin
+
+import httpcore
+import httpx
+
+from controlplane.core.outbound.errors import OutboundError
+from controlplane.core.outbound.policy import OutboundPolicy, policy_from_settings
+from controlplane.core.outbound.transport import GuardedTransport
+
+MAX_REDIRECTS: Final = 3
+DEFAULT_TIMEOUT_S: Final = 10.0
+DEFAULT_MAX_BYTES: Final = 8 * 1024 * 1024
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer: status, lower-case header names, body (decoded from its content encoding)."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the server says that the body is JSON."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind == "application/json" or kind.endswith("+json")
+
+
+class OutboundClient:
+    """Fetches URLs under the policy. Use as an async context manager; connections are kept within it.
+
+    Args:
+        policy: whom to reach; the installation's by default.
+        timeout_s: seconds for a whole request, redirects and body included.
+        max_bytes: the largest body in bytes, after decompression.
+        verify: a TLS context for servers with a certificate authority of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: OutboundPolicy | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        verify: ssl.SSLContext | None = None,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
+        self._client = httpx.AsyncClient(
+            transport=GuardedTransport(policy or policy_from_settings(), verify=verify),
+            follow_redirects=False,
+            trust_env=False,
+            timeout=httpx.Timeout(timeout_s),
+            headers={"User-Agent": "opensre-controlplane"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def get(
+        self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Fetch ``url`` with GET; see :meth:`request`."""
+        return await self.request("GET", url, params=params, headers=headers)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> Answer:
+        """Make one request and return the complete answer, whatever its status.
+
+        A redirect is followed on the same scheme, host and port alone, at most three times.
+
+        Raises:
+            OutboundError: see :data:`controlplane.core.outbound.errors.CODES`.
+        """
+        host = _checked_host(url)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._follow(method, url, params, headers, content, host)
+        except (TimeoutError, httpx.TimeoutException, httpcore.TimeoutException):
+            raise OutboundError("timeout", host) from None
+        except (httpx.NetworkError, httpcore.NetworkError, OSError) as error:
+            raise OutboundError("tls_failed" if _is_tls(error) else "connection_failed", host) from None
+        except (httpx.ProtocolError, httpcore.ProtocolError, httpx.DecodingError):
+            raise OutboundError("protocol_error", host) from None
+
+    async def _follow(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        content: bytes | None,
+        host: str,
+    ) -> Answer:
+        origin = _origin(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = await self._once(method, url, params, headers, content, host)
+            location = answer.headers.get("location")
+            if answer.status not in _REDIRECTS or location is None:
+                return answer
+            url, params = urljoin(url, location), None
+            if _origin(url) != origin:
+                raise OutboundError("redirect_refused", host)
+            if answer.status == 303:
+                method, content = "GET", None
+        raise OutboundError("too_many_redirects", host)
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        content: bytes | None,
+        host: str,
+    ) -> Answer:
+        async with self._client.stream(method, url, params=params, headers=headers, content=content) as response:
+            body = bytearray()
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > self._max_bytes:
+                    raise OutboundError("too_large", host)
+            return Answer(response.status_code, dict(response.headers), bytes(body))
+
+
+def _checked_host(url: str) -> str:
+    parsed = _parsed(url)
+    if parsed.scheme not in {"http", "https"}:
+        raise OutboundError("scheme_not_allowed")
+    if not parsed.host or parsed.userinfo or not 0 < (parsed.port or 80) < 65536:
+        raise OutboundError("bad_url")
+    return parsed.host
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parsed = _parsed(url)
+    return parsed.scheme, parsed.host, parsed.port or (443 if parsed.scheme == "https" else 80)
+
+
+def _parsed(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url)
+    except (httpx.InvalidURL, ValueError, TypeError):
+        raise OutboundError("bad_url") from None
+
+
+def _is_tls(error: BaseException) -> bool:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -1,0 +1,152 @@
+"""Starting an investigation by the plain form."""
+
+import json
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from controlplane.investigations.models import Run, Thread, Visibility
+from controlplane.investigations.services import message_post
+from tests.factories import Tree, make_user
+from tests.web.support import Person, finish, start
+from web.forms import sent_before
+
+SNAPSHOT = {
+    "format": "snapshot/1",
+    "alert": {"title": "Lag"},
+    "scenario": {"engine": "postgres"},
+    "sources": {"aws_rds_events": {"events": []}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    cache.clear()
+
+
+def evidence(content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile("snapshot.json", content, content_type="application/json")
+
+
+def typed(**fields: Any) -> dict[str, Any]:
+    return {
+        "prompt": "Why is checkout slow?",
+        "team": "payments",
+        "visibility": "team",
+        "key": "k1",
+        "alert": "",
+    } | fields
+
+
+def test_new__everything_given__starts_and_goes_to_the_thread(tree: Tree, responder: Person) -> None:
+    fields = typed(alert='{"title": "Latency"}', evidence=evidence(json.dumps(SNAPSHOT).encode()))
+    answer = responder.client.post("/app/new", fields)
+    thread = Thread.objects.get()
+    run = Run.objects.get()
+    assert answer["Location"] == f"/app/threads/{thread.pk}"
+    assert (thread.visibility, thread.node.slug, thread.channel) == (Visibility.TEAM, "payments", "web")
+    assert run.alert == {"title": "Latency"}
+    assert run.artifact is not None
+
+
+def test_new__nothing_said_about_visibility__is_private(tree: Tree, responder: Person) -> None:
+    fields = typed()
+    del fields["visibility"]
+    responder.client.post("/app/new", fields)
+    assert Thread.objects.get().visibility == Visibility.PRIVATE
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"prompt": "   "}, "prompt", "must not be empty"),
+        ({"prompt": "x" * 32_001}, "prompt", "at most 32000"),
+        ({"team": "nowhere"}, "team", "no such team"),
+        ({"team": ""}, "team", "Name the team"),
+        ({"alert": "{oops"}, "alert", "This is not JSON"),
+        ({"alert": "[1]"}, "alert", "must be a JSON object"),
+        ({"alert": '{"a": 1, "a": 2}'}, "alert", "appears twice"),
+        ({"visibility": "everybody"}, "visibility", "private or team"),
+        ({"evidence": b"\xff\xfe"}, "evidence", "not UTF-8"),
+        ({"evidence": b'{"format": "snapshot/9"}'}, "evidence", ""),
+        ({"evidence": b'["a"]'}, "evidence", "must be a JSON object"),
+    ],
+)
+def test_new__bad_field__is_named_and_nothing_typed_is_lost(
+    tree: Tree, responder: Person, fields: dict[str, Any], field: str, words: str
+) -> None:
+    if "evidence" in fields:
+        fields = {"evidence": evidence(fields["evidence"])}
+    sent = typed(**({"alert": '{"title": "Kept"}'} | fields))
+    answer: Any = responder.client.post("/app/new", sent)
+    composer = answer.context["composer"]
+    page = answer.content.decode()
+    assert answer.status_code in {400, 413, 422}
+    assert words in composer.errors[field]
+    assert (composer.prompt, composer.alert) == (sent["prompt"], sent["alert"])
+    assert f'data-error-for="{field}" >' in page
+    assert not Thread.objects.exists()
+
+
+def test_new__two_bad_documents__both_are_named(tree: Tree, responder: Person) -> None:
+    answer: Any = responder.client.post("/app/new", typed(alert="{", evidence=evidence(b"{")))
+    assert set(answer.context["composer"].errors) == {"alert", "evidence"}
+
+
+def test_new__evidence_of_nine_mebibytes__is_refused_with_its_limit(tree: Tree, responder: Person) -> None:
+    answer: Any = responder.client.post("/app/new", typed(evidence=evidence(b" " * (9 * 1024 * 1024))))
+    assert "at most 8 MiB" in answer.context["composer"].errors["evidence"]
+
+
+def test_new__sent_twice__starts_once(tree: Tree, responder: Person) -> None:
+    first = responder.client.post("/app/new", typed())
+    second = responder.client.post("/app/new", typed())
+    assert first["Location"] == second["Location"]
+    assert Thread.objects.count() == 1
+
+
+def test_new__sent_while_the_first_is_under_way__waits_on_the_home_page(tree: Tree, responder: Person) -> None:
+    assert sent_before(responder.user.pk, "k1") is None
+    answer = responder.client.post("/app/new", typed(), follow=True)
+    assert "was sent already" in answer.content.decode()
+    assert not Thread.objects.exists()
+
+
+def test_new__refused_then_corrected__starts(tree: Tree, responder: Person) -> None:
+    assert responder.client.post("/app/new", typed(prompt="")).status_code == 422
+    assert responder.client.post("/app/new", typed()).status_code == 302
+
+
+def test_new__hostile_text__is_shown_as_text(tree: Tree, responder: Person) -> None:
+    evil = "</textarea><script>alert(1)</script>"
+    page = responder.client.post("/app/new", typed(prompt=evil, team="nowhere", alert=evil)).content.decode()
+    assert "<script>alert(1)" not in page
+    assert page.count("&lt;/textarea&gt;&lt;script&gt;alert(1)") == 2
+
+
+def test_new__example__is_in_the_field(tree: Tree, responder: Person) -> None:
+    page = responder.client.get("/app/new", {"prompt": "Why?"}).content.decode()
+    assert ">Why?</textarea>" in page
+
+
+def test_home__one_team__is_not_asked_for(tree: Tree, db: None) -> None:
+    person = Person.signed_in(make_user(tree.platform))
+    page = person.client.get("/app/").content.decode()
+    assert "<select" not in page
+    assert '<input type="hidden" name="team" value="platform">' in page
+
+
+def test_home__nothing_yet__gives_examples(tree: Tree, responder: Person) -> None:
+    page = responder.client.get("/app/").content.decode()
+    assert "No investigations yet" in page
+    assert "data-example=" in page
+
+
+def test_home__several_turns_of_a_thread__are_one_row(tree: Tree, responder: Person) -> None:
+    started = finish(start(responder, tree.payments))
+    message_post(actor=responder.actor, thread_id=started.thread.pk, text="And now?")
+    answer: Any = responder.client.get("/app/")
+    assert [run.number for run in answer.context["active"]] == [2]
+    assert answer.context["recent"] == []
