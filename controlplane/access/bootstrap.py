@@ -1,6 +1,7 @@
 """From nothing to an organization one can sign in to: what ``manage.py bootstrap`` and ``make dev`` run."""
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -111,10 +112,9 @@ def _organization(slug: str) -> Organization:
     existing = Organization.objects.filter(slug=slug).first() if is_slug(slug) else None
     if existing is not None:
         return existing
-    try:
+    with suppress(Conflict):  # another process made it at the same moment
         return _new_organization(slug)
-    except Conflict:  # another process made it at the same moment
-        return Organization.objects.get(slug=slug)
+    return Organization.objects.get(slug=slug)
 
 
 @transaction.atomic
@@ -151,9 +151,10 @@ def _system(root: Node) -> Actor:
 def _owner(actor: Actor, organization: Organization, root: Node) -> tuple[User, Account]:
     demo = organization.slug == DEFAULT_ORGANIZATION
     account = Account("owner" if demo else f"owner@{organization.slug}", secrets.token_urlsafe(18))
-    user = User.objects.filter(username=account.username).first()
-    if user is None:
-        user = user_create(actor=actor, organization=organization, username=account.username, name="Owner")
+    if not User.objects.filter(username=account.username).exists():
+        with suppress(Conflict):  # another process made it at the same moment
+            user_create(actor=actor, organization=organization, username=account.username, name="Owner")
+    user = User.objects.get(username=account.username)
     if user.organization_id != organization.pk or not user.is_active:
         raise Conflict(f"The username {account.username} belongs to somebody else.", code="username_taken")
     membership_grant(actor=actor, user=user, node=root, role=Role.OWNER)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.http.response import HttpResponseBase
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,10 +11,10 @@ from rest_framework.views import APIView
 from typing_extensions import override
 
 from controlplane.configs import answers, schemas, selectors, services
-from controlplane.configs.requests import body_any, flag, is_merge_patch, not_modified, pointer_of, query, validators
+from controlplane.configs.requests import body_any, flag, is_merge_patch, not_modified, pointer_of, validators
 from controlplane.configs.sections import DocumentSchema
 from controlplane.core import clock
-from controlplane.core.api import actor_of, body_of
+from controlplane.core.api import actor_of, body_of, query_of
 from controlplane.core.errors import PermissionDenied
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action
@@ -40,7 +40,7 @@ class NodeConfigView(APIView):
 
     def write_options(self, *parameters: str) -> dict[str, Any]:
         """Return what every write takes from caller, path, query and headers."""
-        params = query(self.request, "dry_run", *parameters)
+        params = query_of(self.request, "dry_run", *parameters)
         return {
             "actor": actor_of(self.request),
             "node": self.node(Action.CONFIG_WRITE),
@@ -59,7 +59,7 @@ class DocumentView(NodeConfigView):
 
     @extend_schema(operation_id="config_read", parameters=[IF_NONE_MATCH], responses=schemas.DocumentAnswer)
     def get(self, request: Request, **_slugs: str) -> HttpResponseBase:
-        query(request)
+        query_of(request)
         stored = selectors.config_document(actor=actor_of(request), node=self.node(Action.CONFIG_READ))
         return not_modified(request, stored.etag) or Response(answers.document(stored), headers=validators(stored.etag))
 
@@ -127,7 +127,7 @@ class EffectiveView(NodeConfigView):
         responses=schemas.EffectiveAnswer,
     )
     def get(self, request: Request, **_slugs: str) -> HttpResponseBase:
-        params = query(request, "provenance", "pointer")
+        params = query_of(request, "provenance", "pointer")
         provenance, tokens = flag(params, "provenance"), pointer_of(params)
         node = self.node(Action.CONFIG_READ)
         chain = selectors.chain_for(actor=actor_of(request), node_id=node.pk)
@@ -148,7 +148,7 @@ class HistoryView(NodeConfigView):
         responses=schemas.HistoryPage,
     )
     def get(self, request: Request, **_slugs: str) -> Response:
-        params = query(request, "cursor", "limit")
+        params = query_of(request, "cursor", "limit")
         versions = selectors.config_history(actor=actor_of(request), node=self.node(Action.CONFIG_READ))
         page = page_of(versions, ordering=["-version"], params=params)
         return Response(page.as_dict([answers.version_summary(row) for row in page.results]))
@@ -159,7 +159,7 @@ class VersionView(NodeConfigView):
 
     @extend_schema(operation_id="config_version", responses=schemas.VersionAnswer)
     def get(self, request: Request, version: int, **_slugs: str) -> Response:
-        query(request)
+        query_of(request)
         node = self.node(Action.CONFIG_READ)
         detail = selectors.config_version(actor=actor_of(request), node=node, version=version)
         return Response(answers.version(detail))
@@ -172,7 +172,7 @@ class OwnEffectiveView(APIView):
         operation_id="config_own_effective", parameters=[IF_NONE_MATCH], responses=schemas.OwnEffectiveAnswer
     )
     def get(self, request: Request) -> HttpResponseBase:
-        query(request)
+        query_of(request)
         chain = own_chain(request)
         etag = selectors.chain_etag(chain)
         unchanged = not_modified(request, etag)
@@ -182,12 +182,17 @@ class OwnEffectiveView(APIView):
         return Response(answers.own_effective(found, clock.now()), headers=validators(found.etag))
 
 
+@extend_schema_view(get=extend_schema(exclude=True))
+class OwnEffectiveShortView(OwnEffectiveView):
+    """The same under its short path, which OpenSRE's clients use; documented once."""
+
+
 class OwnRawView(APIView):
     """The untouched documents of the chain of the caller's node, in OpenSRE's form."""
 
     @extend_schema(operation_id="config_own_raw", responses=schemas.OwnRawAnswer)
     def get(self, request: Request) -> Response:
-        query(request)
+        query_of(request)
         return Response(answers.own_raw(selectors.chain_documents(own_chain(request)[-1].node_id)))
 
 
@@ -196,7 +201,7 @@ class SchemaView(APIView):
 
     @extend_schema(operation_id="config_schema", responses=dict[str, Any])
     def get(self, request: Request) -> Response:
-        query(request)
+        query_of(request)
         schema = DocumentSchema.model_json_schema()
         return Response({"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema)
 

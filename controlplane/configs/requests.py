@@ -12,20 +12,6 @@ from controlplane.core.errors import FieldError, MalformedRequest
 from controlplane.core.rest import MergePatchParser
 
 
-def query(request: Request, *allowed: str) -> Mapping[str, str]:
-    """Return the query parameters.
-
-    Raises:
-        MalformedRequest: ``unknown_parameter``: a misspelt ``dry_run`` must not write.
-    """
-    params = request.query_params.dict()
-    unknown = sorted(name[:80] for name in params if name not in allowed)
-    if unknown:
-        known = ", ".join(allowed) or "none"
-        raise bad("unknown_parameter", f"Unknown query parameters: {', '.join(unknown[:10])}. Known here: {known}.")
-    return params
-
-
 def flag(params: Mapping[str, str], name: str) -> bool:
     """Return a boolean query parameter, false when it is absent.
 

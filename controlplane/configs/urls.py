@@ -14,7 +14,7 @@ urlpatterns = [
     path(f"{NODE}/history/<int:version>", api.VersionView.as_view(), name="config-version"),
     path(f"{NODE}/rollback", api.RollbackView.as_view(), name="config-rollback"),
     path("config/schema", api.SchemaView.as_view(), name="config-schema"),
-    path("config/me", api.OwnEffectiveView.as_view(), name="config-me"),
+    path("config/me", api.OwnEffectiveShortView.as_view(), name="config-me"),
     path("config/me/effective", api.OwnEffectiveView.as_view(), name="config-me-effective"),
     path("config/me/raw", api.OwnRawView.as_view(), name="config-me-raw"),
 ]

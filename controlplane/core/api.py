@@ -1,5 +1,6 @@
 """What REST views of every app share: the caller, and request bodies read strictly."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -8,6 +9,7 @@ from typing_extensions import override
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest, NotAuthenticated
+from controlplane.core.redaction import redact_text
 
 _LISTED = 10
 
@@ -38,7 +40,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @override
     def to_internal_value(self, data: Any) -> Any:
-        unknown = sorted(str(key)[:80] for key in data if key not in self.fields) if isinstance(data, dict) else []
+        unknown = _unknown_members(data, self.fields) if isinstance(data, dict) else []
         if unknown:
             detail = f"Unknown members: {', '.join(unknown[:_LISTED])}."
             broken = [
@@ -46,6 +48,11 @@ class StrictSerializer(serializers.Serializer[Any]):
             ]
             raise InvalidInput(detail, code="unknown_member", errors=broken[:_LISTED])
         return super().to_internal_value(data)
+
+
+def _unknown_members(data: Mapping[Any, Any], known: Mapping[str, Any]) -> list[str]:
+    """Return the names that are not known, cut and redacted: a caller's slip may have put anything there."""
+    return sorted(redact_text(str(key))[:80] for key in data if key not in known)
 
 
 def body_of(serializer: type[StrictSerializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
@@ -61,6 +68,21 @@ def body_of(serializer: type[StrictSerializer], data: Any, *, partial: bool = Fa
     reader.is_valid(raise_exception=True)
     members: dict[str, Any] = reader.validated_data
     return members
+
+
+def query_of(request: Request, *allowed: str) -> Mapping[str, str]:
+    """Return the query parameters, each once.
+
+    Raises:
+        MalformedRequest: ``unknown_parameter``: a misspelt ``dry_run`` must not write.
+    """
+    params = request.query_params.dict()
+    unknown = sorted(name[:80] for name in params if name not in allowed)
+    if unknown:
+        known = ", ".join(allowed) or "none"
+        detail = redact_text(f"Unknown query parameters: {', '.join(unknown[:_LISTED])}. Known here: {known}.")
+        raise MalformedRequest(detail, code="unknown_parameter", errors=[FieldError("", "unknown_parameter", detail)])
+    return params
 
 
 def _pointer(name: str) -> str:

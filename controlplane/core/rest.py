@@ -8,7 +8,7 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import BadRequest, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.db import InterfaceError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions
@@ -103,6 +103,12 @@ def _from_failure(exc: Exception) -> errors.AppError:
         metrics.database_busy_total.inc()
         log.warning("database.busy", error=type(exc).__name__, reason=str(exc)[:200])
         return errors.Unavailable(BUSY, code="database_busy", headers={"Retry-After": "1"})
+    if isinstance(exc, IntegrityError):
+        # A constraint spoke at the commit: what a service had checked was changed by somebody else meanwhile.
+        log.warning("database.conflict", error=type(exc).__name__)
+        return errors.Conflict(
+            "Something this depends on was changed meanwhile; read it again.", code="changed_meanwhile"
+        )
     log.error("http.unhandled", exc_info=exc)
     return errors.AppError("Something failed on our side; it has been logged.")
 

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from controlplane.access.authentication import actor_of
 from controlplane.core import clock
-from controlplane.core.errors import MalformedRequest, invalid
+from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
+from controlplane.core.errors import MalformedRequest
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
 from controlplane.investigations import selectors, services
@@ -26,29 +26,84 @@ from controlplane.runtimes.events import event_schemas
 MAX_EVENTS = 1000
 
 
-class InvestigationBody(serializers.Serializer[Any]):
-    """Documentation of the body; the rules live in the service, which names field and rule."""
+class FreeText(TextField):
+    """Text as it was typed: the services trim it and say what is wrong with it."""
 
-    prompt = serializers.CharField()
-    team = serializers.CharField(required=False, help_text="ORG/TEAM or TEAM; may be left out when there is only one.")
-    alert = serializers.JSONField(required=False)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_blank=True, trim_whitespace=False, **options)
+
+
+class InvestigationInput(StrictSerializer):
+    """The members and their types; what they may hold is the service's to say."""
+
+    prompt = FreeText()
+    team = FreeText(required=False, help_text="ORG/TEAM or TEAM; may be left out when there is only one.")
+    alert = serializers.JSONField(required=False, help_text="The alert as its source sent it: an object.")
     evidence = serializers.JSONField(required=False, help_text="A snapshot/1 object, never a path.")
-    visibility = serializers.ChoiceField(choices=["private", "team"], required=False)
+    visibility = FreeText(required=False, help_text="private or team")
 
 
-class StartedBody(serializers.Serializer[Any]):
+class MessageInput(StrictSerializer):
+    text = FreeText()
+
+
+class AnswersInput(StrictSerializer):
+    request_id = FreeText()
+    answers = serializers.JSONField(help_text="Texts by the question's name, question_0 and so on.")
+
+
+class NothingInput(StrictSerializer):
+    """A body that may be left out and has no members."""
+
+
+class StartedOutput(serializers.Serializer[Any]):
+    """The output classes describe answers for the OpenAPI document; the functions below make them."""
+
     thread_id = serializers.UUIDField()
     run_id = serializers.UUIDField()
     stream_url = serializers.CharField()
 
 
-class MessageBody(serializers.Serializer[Any]):
-    text = serializers.CharField()
+class ThreadOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    team = serializers.CharField()
+    visibility = serializers.CharField()
+    started_by = serializers.CharField()
+    channel = serializers.CharField()
+    sample = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    head = serializers.IntegerField()
+    active_run = serializers.UUIDField(allow_null=True)
 
 
-class AnswersBody(serializers.Serializer[Any]):
-    request_id = serializers.CharField()
-    answers = serializers.DictField(child=serializers.CharField())
+class ThreadPageOutput(serializers.Serializer[Any]):
+    results = ThreadOutput(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class ThreadDetailOutput(ThreadOutput):
+    runs = serializers.ListField(child=serializers.DictField())
+    can_control = serializers.BooleanField()
+    pending_question = serializers.DictField(allow_null=True)
+
+
+class EventPageOutput(serializers.Serializer[Any]):
+    results = serializers.ListField(child=serializers.DictField())
+    next = serializers.IntegerField(allow_null=True)
+    head = serializers.IntegerField()
+
+
+class MessageOutput(serializers.Serializer[Any]):
+    message_id = serializers.UUIDField()
+    run_id = serializers.UUIDField(allow_null=True)
+    queued = serializers.BooleanField()
+    pending_count = serializers.IntegerField()
+
+
+class RunOutput(serializers.Serializer[Any]):
+    run_id = serializers.UUIDField()
+    status = serializers.CharField()
 
 
 PROBLEM = OpenApiResponse(description="application/problem+json (RFC 9457) with a stable `code`.")
@@ -57,21 +112,21 @@ PROBLEM = OpenApiResponse(description="application/problem+json (RFC 9457) with 
 class InvestigationsView(APIView):
     @extend_schema(
         operation_id="investigation_start",
-        request=InvestigationBody,
-        responses={202: StartedBody, 401: PROBLEM, 403: PROBLEM, 413: PROBLEM, 422: PROBLEM},
+        request=InvestigationInput,
+        responses={202: StartedOutput, 401: PROBLEM, 403: PROBLEM, 413: PROBLEM, 422: PROBLEM},
     )
     def post(self, request: Request) -> Response:
         """Start an investigation: a new thread with its first run."""
         actor = actor_of(request)
-        body = body_object(request, required=("prompt",), optional=("team", "alert", "evidence", "visibility"))
-        team = team_for(actor, _text_or_none(body, "team"), Action.RUN_CREATE)
+        body = body_of(InvestigationInput, request.data)
+        team = team_for(actor, body.get("team"), Action.RUN_CREATE)
         started = services.investigation_start(
             actor=actor,
             team=team,
             prompt=body["prompt"],
             alert=body.get("alert"),
             evidence=body.get("evidence"),
-            visibility=_text_or_none(body, "visibility"),
+            visibility=body.get("visibility"),
         )
         answer = {
             "thread_id": started.thread.pk,
@@ -82,7 +137,11 @@ class InvestigationsView(APIView):
 
 
 class ThreadsView(APIView):
-    @extend_schema(operation_id="thread_list", parameters=[OpenApiParameter("cursor"), OpenApiParameter("limit", int)])
+    @extend_schema(
+        operation_id="thread_list",
+        parameters=[OpenApiParameter("cursor"), OpenApiParameter("limit", int)],
+        responses={200: ThreadPageOutput},
+    )
     def get(self, request: Request) -> Response:
         """List the threads you may see, newest first."""
         query = query_of(request, "cursor", "limit")
@@ -91,7 +150,7 @@ class ThreadsView(APIView):
 
 
 class ThreadView(APIView):
-    @extend_schema(operation_id="thread_get")
+    @extend_schema(operation_id="thread_get", responses={200: ThreadDetailOutput, 404: PROBLEM})
     def get(self, request: Request, thread_id: UUID) -> Response:
         """Read a thread with its runs, their answers and reports."""
         query_of(request)
@@ -108,7 +167,9 @@ class ThreadView(APIView):
 
 class ThreadEventsView(APIView):
     @extend_schema(
-        operation_id="thread_events", parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int)]
+        operation_id="thread_events",
+        parameters=[OpenApiParameter("after", int), OpenApiParameter("limit", int)],
+        responses={200: EventPageOutput, 404: PROBLEM},
     )
     def get(self, request: Request, thread_id: UUID) -> HttpResponse:
         """Read the log after a cursor: ``{"results", "next", "head"}``; ``next`` is null at the end."""
@@ -124,10 +185,10 @@ class ThreadEventsView(APIView):
 
 
 class ThreadMessagesView(APIView):
-    @extend_schema(operation_id="thread_message", request=MessageBody, responses={202: None})
+    @extend_schema(operation_id="thread_message", request=MessageInput, responses={202: MessageOutput})
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Say something: the running turn takes it up, or the next one starts."""
-        body = body_object(request, required=("text",))
+        body = body_of(MessageInput, request.data)
         accepted = services.message_post(actor=actor_of(request), thread_id=thread_id, text=body["text"])
         answer = {
             "message_id": accepted.message.pk,
@@ -139,24 +200,21 @@ class ThreadMessagesView(APIView):
 
 
 class ThreadInterruptView(APIView):
-    @extend_schema(operation_id="thread_interrupt", request=None, responses={202: None, 409: PROBLEM})
+    @extend_schema(operation_id="thread_interrupt", request=None, responses={202: RunOutput, 409: PROBLEM})
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Stop the active run."""
-        body_object(request)
+        body_of(NothingInput, request.data or {})
         run = services.run_interrupt(actor=actor_of(request), thread_id=thread_id)
         return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
 
 
 class ThreadAnswersView(APIView):
-    @extend_schema(operation_id="thread_answer", request=AnswersBody, responses={202: None, 409: PROBLEM})
+    @extend_schema(operation_id="thread_answer", request=AnswersInput, responses={202: RunOutput, 409: PROBLEM})
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Answer the question a run waits for; the first answer wins."""
-        body = body_object(request, required=("request_id", "answers"))
-        request_id = body["request_id"]
-        if not isinstance(request_id, str) or not 1 <= len(request_id) <= 64 or "\x00" in request_id:
-            raise invalid("/request_id", "not_text", "This must be a string of 1 to 64 characters.")
+        body = body_of(AnswersInput, request.data)
         run = services.question_answer(
-            actor=actor_of(request), thread_id=thread_id, request_id=request_id, answers=body["answers"]
+            actor=actor_of(request), thread_id=thread_id, request_id=body["request_id"], answers=body["answers"]
         )
         return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
 
@@ -165,7 +223,7 @@ class EventSchemasView(APIView):
     authentication_classes: list[Any] = []
     permission_classes: list[Any] = []
 
-    @extend_schema(operation_id="event_schemas", auth=[])
+    @extend_schema(operation_id="event_schemas", auth=[], responses={200: dict[str, Any]})
     def get(self, request: Request) -> Response:
         """Read the JSON Schema of every event type's data."""
         return Response(event_schemas())
@@ -214,46 +272,6 @@ def run_view_json(view: selectors.RunView) -> dict[str, Any]:
             for id_, ref in view.observations.items()
         },
     }
-
-
-def body_object(request: Request, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the request's JSON object.
-
-    Raises:
-        MalformedRequest: the body is not an object.
-        InvalidInput: ``required`` or ``unknown_field``, naming the field.
-    """
-    sent: Any = request.data
-    body = {} if sent is None else sent
-    if not isinstance(body, dict):
-        raise MalformedRequest("The body must be a JSON object.", code="not_an_object")
-    for name in required:
-        if name not in body:
-            raise invalid(f"/{name}", "required", f"{name} is required.")
-    for name in body:
-        if name not in required and name not in optional:
-            known = ", ".join((*required, *optional)) or "none"
-            raise invalid(f"/{name[:80]}", "unknown_field", f"There is no field {name[:80]!r}; there are: {known}.")
-    return body
-
-
-def query_of(request: Request, *known: str) -> dict[str, str]:
-    """Return the query parameters, each once.
-
-    Raises:
-        MalformedRequest: ``unknown_parameter``, naming it.
-    """
-    for name in request.query_params:
-        if name not in known:
-            raise MalformedRequest(f"There is no parameter {name[:80]!r} here.", code="unknown_parameter")
-    return {name: request.query_params[name] for name in request.query_params}
-
-
-def _text_or_none(body: dict[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise invalid(f"/{name}", "not_text", f"{name} must be a string.")
-    return value
 
 
 def _whole_number(text: str, name: str) -> int:

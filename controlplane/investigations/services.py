@@ -39,6 +39,7 @@ from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_validate
 MAX_PROMPT_CHARS = 32_000
 MAX_ALERT_BYTES = 1024 * 1024
 MAX_ANSWER_CHARS = 4_000
+MAX_REQUEST_ID = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,8 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
         Conflict: ``not_waiting``: the run does not wait for this request (any more).
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
+    if not 1 <= len(request_id) <= MAX_REQUEST_ID or "\x00" in request_id:
+        raise invalid("/request_id", "bad_request_id", f"This must have 1 to {MAX_REQUEST_ID} characters.")
     cleaned = _clean_answers(answers)
     with transaction.atomic():
         thread = Thread.objects.select_for_update().get(pk=thread.pk)

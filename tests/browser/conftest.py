@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
+from django.test.utils import setup_databases, teardown_databases
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django import DjangoDbBlocker
 
@@ -52,11 +53,22 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def server(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Server]:
-    """The application on a free port; what a test writes is committed, so that the server sees it."""
-    with django_db_blocker.unblock(), override_settings(EMBEDDED_WORKER=True, DEFAULT_RUNTIME="scripted"):
-        with serving() as server:
-            yield server
+def database(django_test_environment: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database, open for the session: what a test writes is committed, so that the server sees it.
+
+    Made here: pytest-django makes it for tests that ask for ``db`` and so for a transaction of their own.
+    """
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False, aliases=None)
+        yield
+        teardown_databases(made, verbosity=0)
+
+
+@pytest.fixture(scope="session")
+def server(database: None) -> Iterator[Server]:
+    """The application on a free port."""
+    with override_settings(EMBEDDED_WORKER=True, DEFAULT_RUNTIME="scripted"), serving() as server:
+        yield server
 
 
 @pytest.fixture

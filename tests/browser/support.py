@@ -52,8 +52,8 @@ class Site:
     def cut_connections(self) -> None:
         """Abort every open connection, as a proxy that restarts does."""
         for connection in list(self.server.uvicorn.server_state.connections):
-            transport: Any = connection.transport  # type: ignore[union-attr]  # uvicorn's protocols all have one
-            connection.loop.call_soon_threadsafe(transport.abort)  # type: ignore[union-attr]  # as above
+            transport: Any = connection.transport
+            connection.loop.call_soon_threadsafe(transport.abort)
 
     def close(self) -> None:
         for context in self._contexts:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.browser
 Start = Callable[..., Thread]
 
 
-def ticks(count: int, pause_ms: int) -> list[dict[str, object]]:
+def ticks(count: int, pause_ms: int) -> list[dict[str, Any]]:
     return [step for n in range(count) for step in ({"thought": f"tick {n}"}, {"sleep_ms": pause_ms})]
 
 

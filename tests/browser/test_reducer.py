@@ -1,12 +1,14 @@
 """The reducer, the one place where events become state: as a pure module in the browser it is written for."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from controlplane.runtimes.events import EventType
 from tests.browser.support import Site
+from tests.support.server import Server
 
 pytestmark = pytest.mark.browser
 
@@ -17,12 +19,15 @@ def event(seq: int, type_: str, run: str | None = "r1", **data: Any) -> dict[str
     return {"seq": seq, "type": type_, "thread_id": "t", "run_id": run, "at": AT.format(seq % 10), "data": data}
 
 
-@pytest.fixture
-def module(site: Site) -> Page:
-    """A page of the application whose own modules can be imported."""
+@pytest.fixture(scope="module")
+def module(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page of the application, whose own modules can be imported."""
+    site = Site(server, browser)
     page = site.visit()
     page.goto("/login/")
-    return page
+    yield page
+    site.close()
+    assert site.problems == []
 
 
 def state_of(page: Page, *events: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.core.errors import AppError, MalformedRequest, PayloadTooLarge
@@ -11,7 +11,7 @@ from controlplane.core.strict_json import MAX_NESTING, parse_json
 LIMIT = 1_000_000
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-values = st.recursive(scalars | texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=20)
+values = st.recursive(scalars | texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=8)
 
 
 def code_of(raw: bytes, max_bytes: int = LIMIT) -> str:
@@ -20,6 +20,7 @@ def code_of(raw: bytes, max_bytes: int = LIMIT) -> str:
     return caught.value.code
 
 
+@settings(max_examples=40)
 @given(values)
 def test_parse_json__whatever_json_writes__is_read_back(value: object) -> None:
     assert parse_json(json.dumps(value).encode(), max_bytes=LIMIT) == value

@@ -54,7 +54,7 @@ def test_start__several_teams_in_reach__must_name_one(tree: Tree) -> None:
     assert Thread.objects.get().node_id == tree.platform.pk
 
 
-@pytest.mark.parametrize("team", ["nope", "demo/nope", "rival/payments", "demo/platform", "", "/", "a\x00b"])
+@pytest.mark.parametrize("team", ["nope", "demo/nope", "rival/payments", "demo/platform", "", "/"])
 def test_start__team_not_in_reach__same_words_whether_it_exists(tree: Tree, other_tree: Tree, team: str) -> None:
     response = client_of(tree).post(START, {"prompt": "why?", "team": team})
 
@@ -65,7 +65,7 @@ def test_start__team_not_in_reach__same_words_whether_it_exists(tree: Tree, othe
 @pytest.mark.parametrize(
     ("raw", "status", "code"),
     [
-        (b"", 422, "required"),
+        (b"", 422, "invalid_input"),
         (b"{", 400, "malformed_json"),
         (b"[]", 400, "not_an_object"),
         (b'{"prompt": "a", "prompt": "b"}', 400, "duplicate_key"),
@@ -73,9 +73,10 @@ def test_start__team_not_in_reach__same_words_whether_it_exists(tree: Tree, othe
         (b'{"prompt": "\xff"}', 400, "malformed_json"),
         (b'{"prompt": "\\ud800"}', 400, "malformed_json"),
         (b'{"prompt": "x", "alert": ' + b"[" * 100 + b"]" * 100 + b"}", 400, "nesting_too_deep"),
-        (b'{"prompt": null}', 422, "not_text"),
-        (b'{"prompt": "x", "extra": 1}', 422, "unknown_field"),
-        (b'{"prompt": "x", "team": 5}', 422, "not_text"),
+        (b'{"prompt": null}', 422, "invalid_input"),
+        (b'{"alert": {}}', 422, "invalid_input"),
+        (b'{"prompt": "x", "extra": 1}', 422, "unknown_member"),
+        (b'{"prompt": "x", "team": 5}', 422, "invalid_input"),
         (b'{"prompt": "x", "evidence": "/etc"}', 422, "evidence_not_inline"),
         (b'{"prompt": "' + b"x" * 10_000_000 + b'"}', 413, "payload_too_large"),
     ],

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from controlplane.configs.services import config_patch
 from controlplane.investigations.models import Run, Thread
 from controlplane.investigations.terminal import TerminalView
+from controlplane.runtimes import samples
 from tests.factories import Tree
 from tests.support.processes import manage, run_manage
 from tests.support.runs import script, types, wait_until
@@ -50,14 +51,7 @@ def scripted(tree: Tree) -> Tree:
     return tree
 
 
-@pytest.fixture
-def evidence(tmp_path: Path) -> Path:
-    (tmp_path / "evidence").mkdir()
-    (tmp_path / "alert.json").write_text(json.dumps({"title": "Disk almost full", "state": "alerting"}))
-    (tmp_path / "scenario.json").write_text(json.dumps({"available_evidence": ["aws_rds_events"]}))
-    events = [{"date": "2026-03-26T11:31:00Z", "message": "disk at 97 %", "source_identifier": "db-1"}]
-    (tmp_path / "evidence" / "aws_rds_events.json").write_text(json.dumps({"events": events}))
-    return tmp_path
+SAMPLE = Path(samples.__file__).parent / "checkout_storage"
 
 
 def test_investigate__json__streams_the_log_line_by_line(scripted: Tree) -> None:
@@ -70,17 +64,14 @@ def test_investigate__json__streams_the_log_line_by_line(scripted: Tree) -> None
     assert types(Thread.objects.get().pk) == [event["type"] for event in log]
 
 
-def test_investigate__builtin_on_a_folder__report_with_citations_and_the_folders_alert(
-    tree: Tree, evidence: Path
-) -> None:
-    code, lines = investigate("why is the disk full?", evidence=evidence)
+def test_investigate__builtin_on_a_folder__report_with_citations_and_the_folders_alert(tree: Tree) -> None:
+    code, lines = investigate("why is it running out of storage?", evidence=SAMPLE)
 
     text = "\n".join(lines)
     assert code == 0
-    assert Run.objects.get().alert["title"] == "Disk almost full"
-    assert "Evidence" in text
+    assert Run.objects.get().alert == json.loads((SAMPLE / "alert.json").read_text())
+    assert all(heading in text for heading in ("Root cause", "Evidence", "Citations", "Not checked"))
     assert "[t1-" in text
-    assert "disk at 97 %" in text
     assert "completed after" in text
 
 

@@ -180,6 +180,36 @@ async def test_workload__replicas_missing_without_a_reason__is_unknown() -> None
     assert "1 of 2 replicas ready" in ran.text()
 
 
+@pytest.mark.parametrize(
+    ("event", "category"),
+    [
+        (
+            kube_event("Failed", 'Failed to pull image "shop/api:1.4": manifest unknown', SICK),
+            Category.CONFIGURATION_ERROR,
+        ),
+        (
+            kube_event("BackOff", "Back-off restarting (reason: OOMKilled, exit code: 137)", SICK),
+            Category.RESOURCE_EXHAUSTION,
+        ),
+        (kube_event("Unhealthy", "Readiness probe failed: connection refused", SICK), Category.CONFIGURATION_ERROR),
+        (kube_event("FailedCreate", "exceeded quota: compute", SICK), Category.RESOURCE_EXHAUSTION),
+    ],
+)
+async def test_events__without_any_pod_recorded__tell_the_cause_alone(
+    event: dict[str, Any], category: Category
+) -> None:
+    taken = snapshot({"e": {"warning_events": [event]}}, alert=alert_on("shop-api", "It is not well."))
+    ran = await run_turn(taken)
+    assert root(ran) == (category, SICK)
+    assert ran.report.root_cause is not None
+    assert ran.report.root_cause.confidence < 0.8
+
+
+async def test_events__of_a_pod_that_is_gone__count_for_nothing() -> None:
+    events = [kube_event("Unhealthy", "Readiness probe failed: connection refused", OLD)]
+    assert root(await investigate(pod(SICK), pod(WELL), events=events))[0] is Category.HEALTHY
+
+
 async def test_service__cannot_reach_its_dependency__names_it() -> None:
     logs = [
         log(20 + number, "POST /pay failed: connection refused to ledger.internal:8443", status="error")

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.runtimes.sources.formats import FORMATS, format_of
@@ -15,7 +15,7 @@ from tests.support.evidence import at, cloudwatch, deployment, insights, kube_ev
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 
@@ -243,6 +243,7 @@ def _members() -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), JSON, min_size=1, max_size=3)
 
 
+@settings(max_examples=60)
 @given(value=_members(), name=st.sampled_from([known.name for known in FORMATS]))
 def test_readers__any_json__skip_what_they_cannot_read_and_never_raise(value: dict[str, Any], name: str) -> None:
     known = format_of(name, value)
@@ -267,6 +268,7 @@ BROKEN: list[Callable[[Any], dict[str, Any]]] = [
 ]
 
 
+@settings(max_examples=80)
 @given(item=JSON, build=st.sampled_from(BROKEN))
 def test_readers__any_json_in_any_field__never_raise(item: Any, build: Callable[[Any], dict[str, Any]]) -> None:
     value = build(item)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-import controlplane.runtimes.samples as samples
 from controlplane.core.redaction import redact_json
+from controlplane.runtimes import samples
 from controlplane.runtimes.report import Category, ReportStatus
 from controlplane.runtimes.samples import load_sample
 from controlplane.runtimes.sources import snapshot_validate

@@ -40,6 +40,7 @@ def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     context = _composer_context(actor, Composer()) | {
         "active": [run for run in shown if run.is_active],
         "recent": [run for run in shown if not run.is_active][:_SHOWN],
+        "newcomer": all(run.thread.sample for run in shown),
     }
     return render(request, "web/home.html", context)
 

@@ -77,14 +77,14 @@ def operator_set_password(*, actor: Actor, username: str, password: str) -> User
     """
     if actor.kind != ActorKind.SYSTEM or actor.organization_id is None:
         raise PermissionDenied("Only the installation itself makes operators.")
-    user = User.objects.select_for_update().filter(username=username).first()
-    created = user is None
-    user = user or User(username=username, name="Operator", is_staff=True, is_superuser=True)
+    user, created = User.objects.select_for_update().get_or_create(
+        username=username, defaults={"name": "Operator", "is_staff": True, "is_superuser": True}
+    )
     if not user.is_superuser:
         raise Conflict(f"The username {username} belongs to somebody else.", code="username_taken")
     user.password = make_password(_clean_password(password, user))
     user.is_active = True
-    user.save()
+    user.save(update_fields=["password", "is_active"])
     audit_record(
         actor=actor,
         organization_id=actor.organization_id,

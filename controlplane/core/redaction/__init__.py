@@ -1,8 +1,8 @@
 """The one redaction boundary: every text and document passes here before it is appended, stored, logged or sent.
 
-A value that is a credential is replaced by `[redacted:<rule>]`; everything else stays as it is. Redaction is idempotent,
-linear in the size of the input, and the same whether a text comes whole or in chunks. Only rule names are reported,
-never a value or a piece of one.
+A value that is a credential is replaced by `[redacted:<rule>]`; everything else stays as it is. Redaction is
+idempotent, linear in the size of the input, and the same whether a text comes whole or in chunks. Only rule names are
+reported, never a value or a piece of one.
 """
 
 from controlplane.core.redaction.documents import JsonValue, redact_json, redact_json_with_rules

@@ -1,5 +1,4 @@
-"""Values that stand on the lines after their label: YAML block scalars, `password:` with the value below, name and value
-as two members."""
+"""Values on the lines after their label: block scalars, `password:` with the value below, name and value members."""
 
 import re
 from collections.abc import Callable
@@ -14,10 +13,12 @@ from controlplane.core.redaction.values import is_mixed, is_passphrase, is_refer
 _MOST_BLANK_LINES = 32
 _OPENERS = (":", "=", "|", ">")
 _BLOCK = re.compile(
-    r"""(?P<lead>[ \t]*(?:-[ ]+)?)["']?(?P<label>[A-Za-z0-9_.\-]{1,100}+)["']?[ ]*:[ ]+(?:![\w!]{1,40}[ ]+)?[|>][-+0-9]{0,3}[ \t\r]*(?:\#.*)?"""
+    r"""(?P<lead>[ \t]*(?:-[ ]+)?)["']?(?P<label>[A-Za-z0-9_.\-]{1,100}+)["']?[ ]*:[ ]+(?:![\w!]{1,40}[ ]+)?"""
+    r"""[|>][-+0-9]{0,3}[ \t\r]*(?:\#.*)?"""
 )
 _OPEN_LABEL = re.compile(
-    r"""(?<![A-Za-z0-9_.\-])(?P<label>[A-Za-z0-9_.\-]{1,100}+)(?:\\{0,7}["'`\]]|\*{1,2})?(?:[ ]is)?[ \t]{0,8}[:=][ \t*\r\\]{0,8}$"""
+    r"""(?<![A-Za-z0-9_.\-])(?P<label>[A-Za-z0-9_.\-]{1,100}+)(?:\\{0,7}["'`\]]|\*{1,2})?(?:[ ]is)?"""
+    r"""[ \t]{0,8}[:=][ \t*\r\\]{0,8}$"""
 )
 _NAME_MEMBER = re.compile(
     r"""[\s{]*(?:-[ ]+)?["']?(?:name|key)["']?[ ]*[:=][ ]*["']?(?P<label>[A-Za-z0-9_.\-]{1,100}+)["']?[ ]*,?[ \t\r]*""",
@@ -57,7 +58,7 @@ class BlockTracker:
         """Accept the next line; answers the lines that are ready to go on, in order."""
         ready: list[Line] = []
         if self._open is not None:
-            if self._continues(line):
+            if self._continues(self._open, line):
                 return []
             ready = self.flush()
         if self._state is None:
@@ -84,10 +85,10 @@ class BlockTracker:
         self._open, self._blank = None, []
         return ready
 
-    def _continues(self, line: Line) -> bool:
-        assert self._open is not None
+    def _continues(self, opened: Line, line: Line) -> bool:
+        """Whether `line` belongs to the block that `opened` starts; if so, its marker swallows it."""
         text = line.text
-        if not self._open.ending:
+        if not opened.ending:
             swallowed = True  # a further piece of the same long line
         elif not text.strip() and len(self._blank) < _MOST_BLANK_LINES:
             self._blank.append(line)
@@ -95,7 +96,7 @@ class BlockTracker:
         else:
             swallowed = len(text) - len(text.lstrip()) > self._indent
         if swallowed:
-            self._open.swallow(line.original(len(text), after=True), line.ending)
+            opened.swallow(line.original(len(text), after=True), line.ending)
             self._blank.clear()
         return swallowed
 

@@ -16,8 +16,8 @@ from controlplane.core.redaction.values import (
     looks_random,
 )
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
-JsonInput: TypeAlias = "None | bool | int | float | str | Sequence[JsonInput] | Mapping[str, JsonInput]"
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonInput: TypeAlias = "bool | int | float | str | Sequence[JsonInput] | Mapping[str, JsonInput] | None"
 
 MOST_LEVELS = 200
 TOO_DEEP = "too-deep"
@@ -29,11 +29,11 @@ _LEAST_NUMBER = 1000  # shorter numbers under "password" are lengths, ages and c
 def redact_json(value: JsonInput) -> JsonValue:
     """A copy of `value` without credentials.
 
-    Strings and keys are read by the text rules. Besides, a string (of a password also a number) under a key that names a
-    secret goes whole, unless it is a reference, empty, or a benign word; so does every value in `data` and `stringData`
-    of a Kubernetes Secret, and the `value` of a pair whose `name` names a secret. A value that was found and is
-    distinctive goes wherever it stands again in the document. Below 200 levels stands `[redacted:too-deep]`.
-    Tuples become lists, and anything that JSON does not know becomes its redacted text.
+    Strings and keys are read by the text rules. Besides, a string (of a password also a number) under a key that names
+    a secret goes whole, unless it is a reference, empty, or a benign word; so does every value in `data` and
+    `stringData` of a Kubernetes Secret, and the `value` of a pair whose `name` names a secret. A value that was found
+    and is distinctive goes wherever it stands again in the document. Below 200 levels stands `[redacted:too-deep]`.
+    Tuples become lists, and anything that JSON does not know becomes its redacted text. `value` is not changed.
     """
     return redact_json_with_rules(value)[0]
 
@@ -62,22 +62,14 @@ class _Document:
 
         One frame a level, so that the bound on levels keeps the stack far from its limit.
         """
-        if isinstance(value, str):
-            return self._string(value, label)
-        if value is None or isinstance(value, bool | float):
-            return value
-        if isinstance(value, int):
-            is_secret = label is Label.PASSWORD and abs(value) >= _LEAST_NUMBER
-            return self._mark(Label.PASSWORD.value) if is_secret else value
         if not isinstance(value, Mapping | list | tuple):
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-            return self._string(text, label)
+            return self._scalar(value, label)
         if level >= MOST_LEVELS:
             return self._mark(TOO_DEEP)
         if not isinstance(value, Mapping):
             items: list[JsonValue] = []
             for item in value:
-                items.append(self.walk(item, label, level + 1, in_secret=in_secret))
+                items += (self.walk(item, label, level + 1, in_secret=in_secret),)
             return items
         members: dict[str, JsonValue] = {}
         is_secret_object = in_secret or value.get("kind") in SECRET_KINDS
@@ -91,6 +83,17 @@ class _Document:
                 member = self.walk(item, item_label, level + 1, in_secret=is_secret_object and key == "items")
             members[_unused(self._text(key), members)] = member
         return members
+
+    def _scalar(self, value: object, label: Label | None) -> JsonValue:
+        if isinstance(value, str):
+            return self._string(value, label)
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, int):
+            is_secret = label is Label.PASSWORD and abs(value) >= _LEAST_NUMBER
+            return self._mark(Label.PASSWORD.value) if is_secret else value
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return self._string(text, label)
 
     def _string(self, text: str, label: Label | None) -> str:
         if label is not None and _is_secret_member(label, text):
@@ -139,10 +142,10 @@ def _label_of_pair(members: Mapping[object, object]) -> Label | None:
 
 
 def _is_secret_member(label: Label, text: str) -> bool:
-    if is_benign(text) or is_location(text):
+    if is_benign(text, listed=True) or is_location(text):
         return False
     if label is Label.KEY:
-        return looks_random(text)
+        return looks_random(text) and ":" not in text
     return label is Label.PASSWORD or not (is_quantity(text) and len(text) < 8)
 
 

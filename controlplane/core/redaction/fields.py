@@ -1,4 +1,4 @@
-"""Where a label stands beside its value: `DB_PASSWORD=…`, `"apiKey": "…"`, `--token …`, "the password for alice is …"."""
+"""Values beside a label: `DB_PASSWORD=…`, `"apiKey": "…"`, `--token …`, "the password for alice is …"."""
 
 import re
 from collections.abc import Iterator
@@ -19,10 +19,27 @@ from controlplane.core.redaction.values import (
     looks_random,
 )
 
-LABEL_LITERALS = ("pass", "pwd", "secret", "token", "key", "cred", "jwt", "auth", "cookie", "conn", "bearer", "pw:", "pw=")
+LABEL_LITERALS = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "jwt",
+    "auth",
+    "cookie",
+    "conn",
+    "bearer",
+    "pw:",
+    "pw=",
+    "pw is",
+)
 _LABEL_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 # In lower case: from the noun to the end of its label.
-_NOUN = re.compile(r"(?:pass|pwd|secret|token|key|cred|jwt|auth|cookie|conn|bearer|pw(?=[:=]))[a-z0-9_.\-]{0,80}+")
+_NOUN = re.compile(
+    r"(?:pass|pwd|secret|token|key|cred|jwt|auth|cookie|conn|bearer|pw(?=[:=]|[ ]is))[a-z0-9_.\-]{0,80}+"
+)
 _SEPARATOR = re.compile(
     r"""(?P<close>\\{0,7}["'`\]]{1,3}|\*{1,2}|)[ \t]{0,16}(?P<sep>[=-]>|:=|:{1,2}|={1,2}|>(?=[^\s<>]))
         (?P<gap>[ \t\u00a0]{0,64}(?:\*\*[ ]?|__[ ]?)?)""",
@@ -32,10 +49,8 @@ _ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
 
 # An unquoted value: up to white space or a quote. A comma, semicolon or ampersand ends it where another pair or nothing
 # follows, an escaped line break (the text is inside a JSON string) always does.
-_BARE = re.compile(
-    r"""(?:[^\s"'`<>\\,;&]|[,;&](?![\s"'\\]|$|[A-Za-z_][\w.\ -]{0,60}[=:])|\\(?![nrtu"'\\/]))++"""
-)
-# A quoted value: in plain quotes a backslash escapes; in escaped quotes (a string inside a string) the same escape ends it.
+_BARE = re.compile(r"""(?:[^\s"'`<>\\,;&]|[,;&](?![\s"'\\]|$|[A-Za-z_][\w.\ -]{0,60}[=:])|\\(?![nrtu"'\\/]))++""")
+# A quoted value: in plain quotes a backslash escapes; in escaped quotes (a string in a string) the same escape ends it.
 _QUOTED = re.compile(
     r"""(?P<quote>["'`])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)
       | (?P<escaped>\\{1,15}["'])(?P<inner>(?:(?!(?<!\\)(?P=escaped)).)*+)(?P=escaped)""",
@@ -94,6 +109,8 @@ def _trimmed(line: str, begin: int, end: int) -> int:
 
 def field_label(line: str, name: str, start: int) -> Label | None:
     """What the name at `line[start:]` names, with the word before it where it says little alone ("api key:")."""
+    if name.startswith("passwd") and line[start - 1 : start] == "/":
+        return None  # the file /etc/passwd
     if start and line[start - 1] == "\\" and name[0] in "nrt":
         name = name[1:]  # an escaped line break before the label
     lower = name.lower()
@@ -153,6 +170,8 @@ def _find_in_field(line: str, start: int, end: int, separator: re.Match[str]) ->
         if '"' in close and is_wordy(line[begin:stop]):
             return  # a bare word beside a quoted key is a variable
         begin, stop = _without_code(line, begin, stop, label)
+        if name.lower() == "pass" and (is_resource_name(line[begin:stop]) or not is_mixed(line[begin:stop])):
+            return  # "pass: smoke-test" is a result
     if is_secret_under(label, line[begin:stop], strict=member or environment, quoted=quoted):
         yield Finding(label.value, begin, stop if quoted else complete_value(line, begin, stop))
 
@@ -238,7 +257,8 @@ def _find_in_pair(line: str, lower: str, start: int, end: int, position: int) ->
 
 
 _LINK = re.compile(
-    r"""(?P<filler>[ \t\u00a0]+(?:for|of|to|on|at|in|from|i|we|you|they|he|she|that|which)(?:[ \t]+[\w@./'-]{1,60}+){1,6}?)?
+    r"""(?P<filler>[ \t\u00a0]+(?:for|of|to|on|at|in|from|i|we|you|they|he|she|that|which)
+          (?:[ \t]+[\w@./'-]{1,60}+){1,6}?)?
         (?:(?P<link>[ \t\u00a0]+(?:is|was|are|were|will[ ]be|became|has[ ]been|equals)
               (?:[ ](?:now|still|currently|just|set[ ]to|changed[ ]to|reset[ ]to))?[ \t\u00a0]*[:=]?
             |[ \t]+(?:(?:set|changed|reset|rotated|updated)[ ])?to
@@ -251,10 +271,10 @@ _CLAUSE_END = re.compile(r"[.!?,;)]?(?:\s*$|\s+[A-Z(])|[,;)]")
 
 def _find_in_prose(line: str, lower: str, start: int, end: int) -> Iterator[Finding]:
     """What people write: "password is …", "the token I used is …", "with password …", a passphrase in quotes."""
+    if lower[start:end] == "pass":
+        return  # the verb
     label = field_label(line, line[start:end], start)
     if label is None or (link := _LINK.match(lower, end)) is None:
-        return
-    if link["bare"] and label is not Label.PASSWORD:
         return
     value = read_value(line, link.end())
     if value is None or value[0] == value[1]:
@@ -271,16 +291,21 @@ def _is_prose_secret(label: Label, line: str, value: tuple[int, int, bool], link
     text = line[begin:end]
     if is_benign(text) or is_location(text) or (not quoted and is_placeholder_text(text)):
         return False
-    if link["bare"]:  # "with password hunter2": only what could be nothing else
-        plain = " " in text or is_resource_name(text) or not (quoted or is_mixed(text, 8))
-        return label is Label.PASSWORD and not plain
+    if link["bare"]:
+        return _is_secret_alone(label, text, quoted=quoted)
     if label is not Label.PASSWORD:
         return looks_random(text) or (quoted and is_passphrase(text))
     if quoted:
         return " " not in text or not is_benign_word(text.split()[0])
-    if is_mixed(text):
-        return True
-    if link["link"].endswith("to"):
-        return False  # "reset the password to continue"
-    ends_clause = _CLAUSE_END.match(line, end) is not None
-    return text.isalpha() and len(text) >= 4 and ends_clause and not is_descriptive(text)
+    # "the password is swordfish." is one, "reset the password to continue" and "the password is weak" are none.
+    ends_clause = not link["link"].endswith("to") and _CLAUSE_END.match(line, end) is not None
+    return is_mixed(text) or (text.isalpha() and len(text) >= 4 and ends_clause and not is_descriptive(text))
+
+
+def _is_secret_alone(label: Label, text: str, *, quoted: bool) -> bool:
+    """ "with password hunter2", "set secret_key …": nothing but a space between, so only what could be nothing else."""
+    if label is not Label.PASSWORD:
+        return len(text) >= 16 and looks_random(text) and not (text.islower() or text.isupper())
+    if " " in text:
+        return quoted and is_passphrase(text)
+    return not is_resource_name(text) and (quoted or is_mixed(text, 8))

@@ -10,7 +10,7 @@ MARKER_PATTERN = re.compile(r"\[redacted:[a-z][a-z-]{0,39}\]")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where a credential stands in a text: `text[start:end]`, in characters. It carries the rule's name, never the value."""
+    """Where a credential stands in a text: `text[start:end]`, in characters. It names the rule, never the value."""
 
     rule: str
     start: int

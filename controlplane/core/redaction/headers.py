@@ -61,9 +61,7 @@ def find_authorization(line: str, lower: str) -> Iterator[Finding]:
 
 
 _BASIC = re.compile(r"basic[ \t]{1,4}(?P<v>[a-z0-9+/]{8,}+={0,2})")
-_REGISTRY_AUTH = re.compile(
-    r"""auth(?:\\{0,7}["'])?\s{0,4}[:=]\s{0,4}(?:\\{0,7}["'])?(?P<v>[a-z0-9+/]{8,}+={0,2})"""
-)
+_REGISTRY_AUTH = re.compile(r"""auth(?:\\{0,7}["'])?\s{0,4}[:=]\s{0,4}(?:\\{0,7}["'])?(?P<v>[a-z0-9+/]{8,}+={0,2})""")
 
 
 def find_basic(line: str, lower: str) -> Iterator[Finding]:
@@ -142,7 +140,8 @@ def find_userinfo(line: str, _lower: str) -> Iterator[Finding]:
 
 def _is_documentation(user: str, password: str) -> bool:
     """`user:password@`, `username:***@`: an example of the form, not a password."""
-    return is_benign_word(password) and (is_benign_word(user) or password.isupper()) or set(password) <= set("*xX.")
+    named = is_benign_word(password) and (is_benign_word(user) or password.isupper())
+    return named or set(password) <= set("*xX.")
 
 
 def _find_token_user(line: str, match: re.Match[str]) -> Iterator[Finding]:
@@ -154,7 +153,8 @@ def _find_token_user(line: str, match: re.Match[str]) -> Iterator[Finding]:
 
 
 _CREDENTIAL_PAIR = re.compile(
-    r"""(?<![a-z])(?:cred(?:ential)?s?|login|user(?:name)?/pass(?:word)?)(?:[ ](?:is|are|for[ ]\S{1,40}))?[ ]?[:=]?[ \t]{1,4}
+    r"""(?<![a-z])(?:cred(?:ential)?s?|login|user(?:name)?/pass(?:word)?)
+        (?:[ ](?:is|are|for[ ]\S{1,40}))?[ ]?[:=]?[ \t]{1,4}
         (?P<user>[\w.@-]{1,60}+)[ ]?[:/][ ]?(?P<v>[^\s"'`,;/]{6,128}+)(?![/\w])""",
     re.VERBOSE,
 )

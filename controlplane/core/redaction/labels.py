@@ -1,18 +1,12 @@
-"""Values that a label gives away: `DB_PASSWORD=…`, `"apiKey": "…"`, `--token …`, "the password for alice is …"."""
+"""Which names name a secret, and what counts as the secret under such a name."""
 
 import re
-from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
 
-from controlplane.core.redaction.findings import Finding
 from controlplane.core.redaction.values import (
     is_benign,
-    is_benign_word,
-    is_descriptive,
     is_location,
-    is_mixed,
-    is_passphrase,
     is_placeholder_text,
     is_quantity,
     is_resource_name,
@@ -24,8 +18,8 @@ from controlplane.core.redaction.values import (
 class Label(Enum):
     """How sure a label alone makes us. The value is the rule's name."""
 
-    PASSWORD = "password"  # people choose them, so any value that is not plainly something else counts
-    SECRET = "labelled-secret"  # machines make them; resource names under such a label are common
+    PASSWORD = "password"  # noqa: S105 -- a rule's name. People choose them, so any value that is not plainly something else counts
+    SECRET = "labelled-secret"  # noqa: S105 -- a rule's name. Machines make them; resource names under such a label are common
     KEY = "labelled-key"  # "routing key", "service key": only a random-looking value counts
 
 
@@ -43,7 +37,15 @@ _WEAK_KEYS = {
     *("datadog", "dd", "pagerduty", "openai", "anthropic", "stripe", "sendgrid", "newrelic", "relic", "grafana"),
     *("splunk", "azure", "function", "host", "tls", "ssl", "ssh", "rsa", "aes", "pgp", "gpg", "kms", "events", "write"),
 }
-_PAIRED = {("connection", "string"), ("conn", "str"), ("conn", "string"), ("set", "cookie"), ("password", "hash")}
+_PAIRED = {
+    ("pass", "word"),
+    ("pass", "phrase"),
+    ("connection", "string"),
+    ("conn", "str"),
+    ("conn", "string"),
+    ("set", "cookie"),
+    ("password", "hash"),
+}
 # "next page token", "token" of a language model: a position or a count, not a credential.
 _NOT_A_TOKEN = {
     *("page", "next", "previous", "prev", "continuation", "continue", "cursor", "cancellation", "cancel", "eos", "bos"),
@@ -68,10 +70,13 @@ _NOT_A_TOKEN = {
 # Words after the noun that leave the meaning: token_value, client_key_data, password_old, secret_2.
 _TRAILING = {
     *("value", "val", "string", "plain", "plaintext", "raw", "base64", "b64", "data", "pem", "old", "new", "previous"),
-    *("current", "primary", "secondary", "binary", "text"),
+    *("base", "current", "primary", "secondary", "binary", "text"),
 }
 MOST_LABEL = 100
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+_IDENTIFIER = re.compile(r"(?=.*(?:_|[a-z0-9][A-Z]))[A-Za-z_][A-Za-z0-9_]{0,40}(?:\.[A-Za-z_][A-Za-z0-9_]{0,40}){0,4}")
 
 
 @lru_cache(maxsize=4096)
@@ -84,10 +89,9 @@ def _classify(label: str) -> Label | None:
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last.endswith(_PASSWORD_ENDINGS) or last in _PASSWORD_WORDS:
         return Label.PASSWORD
-    pair = (before, last)
-    if pair in _PAIRED or pair == ("pass", "word") or pair == ("pass", "phrase"):
+    if (before, last) in _PAIRED:
         return Label.PASSWORD if before == "pass" else Label.SECRET
-    singular = last[:-1] if last.endswith("s") else last
+    singular = last.removesuffix("s")
     if singular in _SECRET_WORDS or last.endswith(("authtoken", "apitoken", "apikey", "secretkey", "accesskey")):
         return None if before in _NOT_A_TOKEN and singular == "token" else Label.SECRET
     if singular == "key":
@@ -106,17 +110,23 @@ def is_secret_under(label: Label, value: str, *, strict: bool, quoted: bool) -> 
     `strict` is for places where nothing but a value stands (environment, JSON member, flag), so that a chosen or
     short secret counts too; elsewhere (prose, YAML) it must look made by a machine. `quoted` rules out code.
     """
-    if len(value) < (3 if label is Label.PASSWORD else 6 if strict else 8) or is_benign(value):
+    least = 3 if label is Label.PASSWORD else 6 if strict else 8
+    if len(value) < least or is_benign(value, listed=strict):
         return False
+    if not strict and _IDENTIFIER.fullmatch(value) and classify_label(value):
+        return False  # user_password, ChallengePassword, x509.PrivateKey: the name of a variable or a type
     if label is Label.PASSWORD:
-        if is_location(value) or not (len(value) > 5 or any(char.isalnum() for char in value)):
-            return False
-        if not quoted and is_placeholder_text(value):
-            return False
-        if not strict and ("_" in value or not value.islower()) and is_wordy(value) and classify_label(value) is label:
-            return False  # user_password, ChallengePassword: a variable of that name
-        return strict or quoted or not (is_quantity(value) and len(value) < 6)
+        return _may_be_chosen(value, strict=strict, quoted=quoted)
     if label is Label.SECRET and strict:
         plain = is_wordy(value) or is_resource_name(value) or is_location(value) or is_placeholder_text(value)
         return not plain and not (is_quantity(value) and len(value) < 12)
-    return looks_random(value)
+    return looks_random(value) and not (label is Label.KEY and ":" in value)  # "user:1234:cart" is a key of a cache
+
+
+def _may_be_chosen(value: str, *, strict: bool, quoted: bool) -> bool:
+    """Whether `value` can be a password that someone chose: anything but a path or code."""
+    if is_location(value) or not (len(value) > 5 or any(char.isalnum() for char in value)):
+        return False
+    if not quoted and is_placeholder_text(value):
+        return False
+    return strict or quoted or not (is_quantity(value) and len(value) < 6)

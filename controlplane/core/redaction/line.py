@@ -65,7 +65,7 @@ class Line:
         self.text, self.marks = "".join(parts), marks
 
     def original(self, position: int, *, after: bool = False) -> int:
-        """The offset in the whole text of `text[position]`; `after` for the end of a span, which may end at a marker."""
+        """The offset in the whole text of `text[position]`; `after` for the end of a span, before a marker."""
         index = bisect_right(self.marks, position, key=lambda mark: mark.start + (after and mark.end > mark.start)) - 1
         if index < 0:
             return self.origin + position

@@ -58,7 +58,9 @@ def _literal_forest() -> tuple[_Literal, ...]:
     for bit, rule in enumerate(RULES, start=_FIRST_RULE):
         for literal in rule.literals:
             masks[literal] = masks.get(literal, 0) | 1 << bit
-    parents = {text: max((other for other in masks if other != text and other in text), key=len, default="") for text in masks}
+    parents = {
+        text: max((other for other in masks if other != text and other in text), key=len, default="") for text in masks
+    }
 
     def below(parent: str) -> tuple[_Literal, ...]:
         return tuple(_Literal(text, masks[text], below(text)) for text in masks if parents[text] == parent)
@@ -72,7 +74,9 @@ _LITERALS = _literal_forest()
 def lowered(text: str) -> str:
     """`text` in lower case with every character at its place (a few, such as U+0130, would become two)."""
     lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    return (
+        lower if len(lower) == len(text) else "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    )
 
 
 def _present(lower: str, literals: tuple[_Literal, ...] = _LITERALS) -> list[_Literal]:

@@ -58,7 +58,7 @@ class PrivateKeys:
         return self._open is not None
 
     def take(self, line: Line) -> list[Line]:
-        """Accept the next line; answers the lines that are ready to go on. A block and what surrounds it become one line."""
+        """Accept the next line; answers those ready to go on. A block and what stands around it make one line."""
         if self._open is None:
             return [] if self._look_for_header(line, 0) else [line]
         open_line = self._open
@@ -118,7 +118,7 @@ class PrivateKeys:
         return is_open
 
     def _is_body(self, text: str) -> bool:
-        """Whether a whole line can be part of a key: base64, bare or quoted or behind a log prefix, or a header of it."""
+        """Whether a line can be part of a key: base64, bare, quoted or behind a log prefix, or one of its headers."""
         if self._lines < _MOST_HEADER_LINES and _HEADER.fullmatch(text):
             return True
         content = _ESCAPED_BREAK.sub("", text.strip(_WRAPPING)).strip(_WRAPPING)

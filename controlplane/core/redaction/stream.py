@@ -37,8 +37,8 @@ _RUN = re.compile(r"""[^\s"'`<>,;&]*+""")
 def cut_point(text: str) -> tuple[int, bool]:
     """Where to cut the first piece off a line longer than `LINE_LIMIT`, and whether that is inside a token.
 
-    It depends on the first `LINE_LIMIT` characters alone: after white space or punctuation with nothing before it that a
-    value could follow; else at the last character that no token has; else, inside an endless token, at the limit.
+    It depends on the first `LINE_LIMIT` characters alone: after white space or punctuation with nothing before it that
+    a value could follow; else after the last character that no token has; else, inside an endless token, at the limit.
     """
     least = LINE_LIMIT // 2
     tries = 0
@@ -236,8 +236,8 @@ class Machine:
     def _redact(self, line: Line, found: list[Finding], mask: int = 0) -> None:
         """Replace what was found in `line` and go on until nothing more is.
 
-        A marker changes what stands beside it (a boundary appears, a value ends), so that one pass could leave a line in
-        which a second would find more; and redaction must be idempotent.
+        A marker changes what stands beside it (a boundary appears, a value ends), so that one pass could leave a line
+        in which a second would find more; and redaction must be idempotent.
         """
         for _ in range(_ROUNDS):
             found = found or scan_line(line.text, mask)
@@ -260,8 +260,8 @@ class Machine:
 class StreamRedactor:
     """`redact_text` for a text that arrives in chunks: the same result wherever they are cut.
 
-    Memory is bounded, whatever arrives: a line, or 64 KiB of a longer one, and 64 KiB of a manifest whose kind is not yet
-    known are held back; nothing of a private key is emitted once its header was seen. One instance serves one text.
+    Memory is bounded, whatever arrives: a line, or 64 KiB of a longer one, and 64 KiB of a manifest whose kind is not
+    yet known are held back; nothing of a private key is emitted once its header was seen. One instance serves one text.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ from controlplane.core.redaction.findings import Finding, SecretScanner
 from controlplane.core.redaction.lines import SPANS_LINES, rules_for, scan_line
 from controlplane.core.redaction.stream import Machine
 
-
 _SHORT = 16_384  # longer texts are searched block by block anyway
 
 

@@ -17,7 +17,7 @@ from controlplane.core.redaction.values import is_benign, is_mixed, is_reference
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A detection rule: `find(line, line in lower case)` yields findings; called only where one of `literals` stands."""
+    """A detection rule: `find(line, line in lower case)` yields findings, called where one of `literals` stands."""
 
     literals: tuple[str, ...]
     find: Callable[[str, str], Iterator[Finding]]
@@ -148,7 +148,8 @@ def find_curl_user(line: str, _lower: str) -> Iterator[Finding]:
 
 _SHORT_FLAG = re.compile(
     r"""(?<![A-Za-z])(?:
-          (?:mysql|mysqldump|mysqladmin|mariadb|mycli)(?=[ ])(?:[ ]+(?!-p)[^\s|;]{1,100}+){0,12}?[ ]+-p(?P<v1>[^\s"'|;=-][^\s"'|;]{2,})
+          (?:mysql|mysqldump|mysqladmin|mariadb|mycli)(?=[ ])(?:[ ]+(?!-p)[^\s|;]{1,100}+){0,12}?
+            [ ]+-p(?P<v1>[^\s"'|;=-][^\s"'|;]{2,})
         | sshpass[ ]+-p[ ]?["']?(?P<v2>[^\s"']{3,})
         | redis-cli(?=[ ])(?:[ ]+(?!-a)[^\s|;]{1,100}+){0,12}?[ ]+-a[ ]+["']?(?P<v3>[^\s"']{3,})
         | docker[ ]login(?=[ ])(?:[ ]+(?!-p)[^\s|;]{1,100}+){0,12}?[ ]+-p[ ]+["']?(?P<v4>[^\s"']{3,})

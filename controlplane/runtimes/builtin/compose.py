@@ -93,7 +93,7 @@ def _user_facing(case: Case) -> bool | None:
 
 
 def _without_repeats(claims: Iterable[Claim]) -> list[Claim]:
-    return list({claim.text: claim for claim in reversed(list(claims))}.values())[::-1]
+    return list({claim.text: claim for claim in claims}.values())
 
 
 def _timeline(verdict: Verdict, case: Case) -> list[TimelineEntry]:

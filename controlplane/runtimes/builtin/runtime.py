@@ -48,7 +48,7 @@ class BuiltinRuntime:
         state.investigation.begin()
         if turn.history:
             state.asked.append(turn.prompt)
-        if not turn.events:
+        if not any(kind == EventType.THOUGHT for kind, _ in turn.events):
             yield _thought(_opening(turn))
         async for event in _gather(state):
             yield event

@@ -76,10 +76,16 @@ class Toolbox:
                 inputs[id_] = (str(data.get("name", "")), data.get("input") or {})
                 self._calls = max(self._calls, self._number_of(id_))
             elif kind == "tool_end" and data.get("success") and (started := inputs.get(str(data.get("tool_use_id")))):
-                end = ToolEnd.model_validate(data)
-                self._finished[_key(*started)] = end
-                if end.name in self._tools and self._tools[end.name].reads:
-                    self._note_reads(end.tool_use_id, (observation.source for observation in end.observations))
+                self._take_over(started, data)
+
+    def _take_over(self, started: tuple[str, Mapping[str, Any]], data: Mapping[str, Any]) -> None:
+        try:
+            end = ToolEnd.model_validate(data)
+        except ValidationError:
+            return  # written by another release: the call is made again, which is safe, since it only reads
+        self._finished[_key(*started)] = end
+        if end.name in self._tools and self._tools[end.name].reads:
+            self._note_reads(end.tool_use_id, (observation.source for observation in end.observations))
 
     def recall(self, name: str, arguments: Mapping[str, JsonValue]) -> ToolEnd | None:
         """Return the end of the same call that finished in an earlier attempt of this run, if there is one."""

@@ -14,7 +14,7 @@ from typing import Final
 _NORMAL: Final = 1.4826  # the median absolute deviation of a normal distribution is sigma / 1.4826
 _LEAST_AFTER: Final = 2  # a change that lasts one sample is a spike
 _RANGE_SHARE: Final = 0.02  # nothing below 2 % of the whole range counts as more than noise
-_TREND_POINTS: Final = 60
+_TREND_POINTS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def change_point(values: Sequence[float], *, least_score: float = 4.0) -> Change
 def trend(values: Sequence[float]) -> float:
     """Return Kendall's tau against time, from -1 (always falling) to 1 (always rising); 0 for a constant series.
 
-    Source: M. G. Kendall, "A new measure of rank correlation", 1938. Long series are thinned to 60 points.
+    Source: M. G. Kendall, "A new measure of rank correlation", 1938. Long series are thinned, to 80 points at most.
     """
     step = max(1, len(values) // _TREND_POINTS)
     points = values[::step]

@@ -1,6 +1,6 @@
 """Observations as typed facts, so that rules need not look into JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -273,6 +273,3 @@ def _container(part: Mapping[str, Any]) -> Container:
 def distinct(ids: Iterable[str]) -> tuple[str, ...]:
     """Return ids without repeats, in order."""
     return tuple(dict.fromkeys(ids))
-
-
-Ids = Sequence[str]

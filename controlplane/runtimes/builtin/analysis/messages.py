@@ -31,12 +31,14 @@ DATABASE_EVENTS: Final = (
         "insufficient storage",
         "low storage",
         "free storage (?:space|capacity).{0,40}(?:low|remaining|exhaust)",
+        r"(?:disk|storage|volume|filesystem)\b.{0,30}\b(?:9[5-9]|100) ?%",
     ),
     _said(
         SignKind.CONNECTIONS_FULL,
         "too many (?:connections|clients)",
         "remaining connection slots",
-        "connections?.{0,60}(?:maximum|limit|refused|exhaust)",
+        "connections?.{0,60}(?:maximum|limit|exhaust)",
+        "connections (?:may be |are |were )?refused",
         "(?:maximum|limit).{0,30}connections",
     ),
     _said(
@@ -161,15 +163,17 @@ PROGRAM_FAULTS: Final = (
     _said(SignKind.LOG_ERRORS, "."),
 )
 
+# The name is only looked at, not taken, so that what turns out to be no name can introduce the next one.
 _HOST: Final = re.compile(
     r"(?:host(?:name)?|upstream|server|to|at|tcp|connect(?:ing)?(?: to)?|lookup|resolve)[ =:\"']+"
-    r"(?:\w+://)?(?P<host>[a-z][a-z0-9-]*(?:[.-][a-z0-9-]+)*(?::\d+)?|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?)",
+    r"(?=(?:\w+://)?(?P<host>[a-z][a-z0-9-]*(?:[.-][a-z0-9-]+)*(?::\d+)?|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?))",
     re.IGNORECASE,
 )
 _NO_HOST: Final = frozenset(
     (
-        "the", "a", "an", "be", "it", "host", "server", "database", "upstream", "is", "at", "to", "on", "in", "of",
-        "for", "from", "by", "failed", "connect", "resolve", "connection", "timeout", "error", "localhost", "timed",
+        "lookup", "request", "the", "a", "an", "be", "it", "host", "server", "database", "upstream", "is", "at", "to",
+        "on", "in", "of", "for", "from", "by", "failed", "connect", "resolve", "connection", "timeout", "error",
+        "localhost", "timed",
     )
 )  # fmt: skip
 

@@ -30,7 +30,7 @@ def platform_signs(facts: Facts, start: datetime | None) -> Iterator[Sign]:
     """
     names, of_pods = facts.objects(), {pod.name for pod in pods(facts)}
     for event in facts.events:
-        if event.object in of_pods or _is_routine(event):
+        if event.object in of_pods or _is_routine(event) or _is_of_cluster(event):
             continue
         words = without_names(f"{event.reason} {event.message}", names)
         kind = reported(words, DATABASE_EVENTS)
@@ -68,6 +68,11 @@ def log_signs(facts: Facts, sick: Sequence[str], now: datetime | None) -> Iterat
             line.at.start if line.at else None,
             {"log": line, "dependency": dependency_in(line.message) if kind is SignKind.DEPENDENCY else ""},
         )
+
+
+def _is_of_cluster(event: EventFact) -> bool:
+    """Return whether an event is one of Kubernetes, whose reasons are single words in camel case (``FailedMount``)."""
+    return event.reason.isalpha() and event.reason[0].isupper()
 
 
 def _is_routine(event: EventFact) -> bool:

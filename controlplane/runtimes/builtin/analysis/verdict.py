@@ -1,10 +1,10 @@
 """Weighing: which explanation stands first, what else is possible, what stays unexplained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, cited, from_signs, listed
+from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, cited, from_signs, listed, seen
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.cluster import cluster_candidates
 from controlplane.runtimes.builtin.analysis.connections import connection_candidates
@@ -15,7 +15,7 @@ from controlplane.runtimes.builtin.analysis.replication import replication_candi
 from controlplane.runtimes.builtin.analysis.ruledout import ruled_out
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.builtin.analysis.storage import storage_candidates
-from controlplane.runtimes.report import Category, RuledOut
+from controlplane.runtimes.report import Category, Claim, RuledOut
 
 RULES: Final = (
     storage_candidates,
@@ -125,12 +125,23 @@ def _unknown(case: Case, ranked: Sequence[Candidate]) -> Candidate:
         score=0.3 if symptoms else 0.1,
         supports=cited(symptoms[:4]),
         chain=(),
-        claims=from_signs(symptoms[:4]),
+        claims=(*from_signs(symptoms[:4]), *_seen(case)),
         actions=(act("immediate", _wanted(case)),),
         explains=frozenset(sign.kind for sign in symptoms),
         affected=tuple(dict.fromkeys(sign.object for sign in symptoms)),
         contradicts=tuple(id_ for one in ranked[:1] for id_ in one.contradicts),
     )
+
+
+def _seen(case: Case) -> Iterator[Claim]:
+    """Say what was read, most telling first: a person may make more of it than the rules do."""
+    moved = sorted((vital for vital in case.vitals if vital.moved), key=lambda vital: not case.in_focus(vital.object))
+    yield from (seen(f"{vital.course()}.", vital.id) for vital in moved[:3])
+    for event in sorted(case.facts.events, key=lambda event: not event.loud)[:3]:
+        yield seen(f'Event on {event.object}: "{event.message[:300].rstrip(".")}".', event.id)
+    for line in [line for line in case.facts.logs if line.loud][:3]:
+        yield seen(f'{line.object} logs "{line.message[:300].rstrip(".")}".', line.id)
+    yield from (seen(f"{state.quote[:300]}.", state.id) for state in case.facts.states[:2])
 
 
 def _wanted(case: Case) -> str:

@@ -240,30 +240,62 @@ def _program_fault(line: LogFact) -> SignKind | None:
     return reported(line.message.lower(), PROGRAM_FAULTS)
 
 
+_BY_REASON: Final = {
+    "OOMKilling": (SignKind.OOM_KILLED, 0.7),
+    "Evicted": (SignKind.NODE_PRESSURE, 0.7),
+    "NodeNotReady": (SignKind.NODE_DOWN, 0.8),
+    "FailedScheduling": (SignKind.UNSCHEDULABLE, 0.7),
+    "FailedCreate": (SignKind.BAD_CONFIG, 0.6),
+}
+
+
 def _events_without_pod(facts: Facts, seen: set[str], now: datetime | None) -> Iterator[Sign]:
-    """Yield what fresh events say of objects whose state was not recorded."""
-    by_reason = {
-        "OOMKilling": (SignKind.OOM_KILLED, 0.7),
-        "Evicted": (SignKind.NODE_PRESSURE, 0.7),
-        "NodeNotReady": (SignKind.NODE_DOWN, 0.8),
-        "FailedScheduling": (SignKind.UNSCHEDULABLE, 0.7),
-        "FailedCreate": (SignKind.BAD_CONFIG, 0.6),
-    }
+    """Yield what events say of objects whose state was not recorded."""
     for event in facts.events:
-        if event.object in seen or event.reason not in by_reason:
+        found = None if event.object in seen else _told_alone(event, any_pods=bool(seen))
+        if found is None:
             continue
-        kind, strength = by_reason[event.reason]
-        current = not (event.at and now and now - event.at.end > _FRESH)
-        said = f"{event.reason} for {event.object}: {event.message[:300]}"
-        details = {
-            "why": event.message,
-            "shortage": "insufficient" in event.message.lower() or "quota" in event.message,
-        }
-        if "quota" in event.message.lower():
-            kind = SignKind.UNSCHEDULABLE
+        kind, strength = found
+        lowered = event.message.lower()
         yield Sign(
-            kind, event.object, said, (event.id,), strength, current, event.at.start if event.at else None, details
+            kind,
+            event.object,
+            f"{event.reason} for {event.object}: {event.message[:300].rstrip('.')}",
+            (event.id,),
+            strength,
+            not (event.at and now and now - event.at.end > _FRESH),
+            event.at.start if event.at else None,
+            {
+                "why": event.message,
+                "shortage": "insufficient" in lowered or "quota" in lowered,
+                "image": image_in(event.message),
+                "cause": pull_cause(event.message),
+                "reason": event.reason,
+            },
         )
+
+
+def _told_alone(event: EventFact, *, any_pods: bool) -> tuple[SignKind, float] | None:
+    """Return what an event means without the state of its object, and how strongly it says so.
+
+    Where pods were recorded and this one is not among them it is gone, and its troubles with it: then only events count
+    that name a cause outside the pod.
+    """
+    lowered = event.message.lower()
+    found: tuple[SignKind, float] | None = None
+    if "quota" in lowered:
+        found = SignKind.UNSCHEDULABLE, 0.6
+    elif event.reason in _BY_REASON:
+        found = _BY_REASON[event.reason]
+    elif any_pods or not event.loud:
+        found = None
+    elif "image" in lowered and "pull" in lowered:
+        found = SignKind.IMAGE_PULL, 0.7
+    elif "oomkill" in lowered:
+        found = SignKind.OOM_KILLED, 0.7
+    elif event.reason == "Unhealthy" or "probe failed" in lowered:
+        found = SignKind.PROBE_FAILING, 0.6
+    return found
 
 
 def _node_signs(state: StateFact) -> Iterator[Sign]:

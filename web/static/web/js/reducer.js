@@ -201,11 +201,11 @@ export function findObservation(state, id) {
 
 const TARGET_KEYS = ["source", "object", "service", "resource", "query", "path", "name", "slug", "command", "pattern"];
 
-/** What a tool was pointed at, in a few words: the most telling scalar of its input. */
+/** What a tool was pointed at: the most telling text of its input, or "" (a bare limit or flag tells nothing). */
 export function toolTarget(entry) {
-  const scalar = (value) => (typeof value === "string" && value) || typeof value === "number";
-  const key = TARGET_KEYS.find((name) => scalar(entry.input[name])) ?? Object.keys(entry.input).find((name) => scalar(entry.input[name]));
-  return key === undefined ? entry.description : String(entry.input[key]);
+  const texts = Object.entries(entry.input).filter(([, value]) => typeof value === "string" && value);
+  const telling = TARGET_KEYS.find((name) => texts.some(([key]) => key === name));
+  return (telling ? entry.input[telling] : texts[0]?.[1]) ?? "";
 }
 
 /** What the run is doing now: its newest unfinished tool, else its newest thought. */

@@ -144,7 +144,8 @@ function drawTool(li, entry) {
   details.querySelector("summary").replaceChildren(
     h("span", { class: "step-line" },
       h("span", { class: "step-name" }, entry.name),
-      target ? h("span", { class: "step-target", title: target }, target) : null,
+      target ? h("span", { class: "step-target mono", title: target }, target) : null,
+      !target && entry.description ? h("span", { class: "step-target" }, entry.description) : null,
       entry.agent && entry.depth ? h("span", { class: "badge outline" }, entry.agent) : null,
       h("span", { class: "sr-only" }, `, ${look.words}`),
       h("span", { class: "step-time num" }, entry.durationMs === null ? "" : duration(entry.durationMs))),
@@ -177,7 +178,7 @@ function fill(details) {
 }
 
 function section(title, content) {
-  return h("div", { class: "step-section" }, h("h4", {}, title), content);
+  return h("div", { class: "step-section" }, h("h3", {}, title), content);
 }
 
 function inputList(input) {

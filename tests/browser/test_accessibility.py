@@ -1,0 +1,145 @@
+"""Contrast, names, landmarks and headings of every page, in both colour schemes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+from pytest_django import Settings
+
+from controlplane.investigations.models import Thread
+from controlplane.runtimes.samples import load_sample
+from tests.browser.support import Site, run_of, thread_path
+from tests.support.runs import wait_for_status
+from tests.web.support import Person
+
+pytestmark = pytest.mark.browser
+
+#: WCAG 2.2, 1.4.3: 4.5 to 1 for text (https://www.w3.org/TR/WCAG22/#contrast-minimum).
+CONTRAST = """() => {
+  const channels = (colour) => {
+    const numbers = colour.match(/[\\d.]+/g).map(Number);
+    const scale = colour.startsWith("color(") ? 255 : 1;
+    return [...numbers.slice(0, 3).map((n) => n * scale), numbers[3] ?? 1];
+  };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const background = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) layers.push(channels(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+  };
+  const luminance = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const faults = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    if (element.closest(".sr-only, .skip, [disabled], noscript, option")) continue;
+    const behind = background(element);
+    const text = over(channels(getComputedStyle(element).color), behind);
+    const [light, dark] = [luminance(text), luminance(behind)].sort((a, b) => b - a);
+    const ratio = (light + 0.05) / (dark + 0.05);
+    const words = element.textContent.trim().slice(0, 40);
+    if (ratio < 4.5) faults.push(`${ratio.toFixed(2)} ${element.className || element.tagName}: ${words}`);
+  }
+  return faults;
+}"""
+
+STRUCTURE = """() => {
+  const faults = [];
+  const named = (element) => element.ariaLabel || element.getAttribute("aria-labelledby") || element.labels?.length
+    || element.textContent.trim() || element.title || element.closest("label");
+  for (const element of document.querySelectorAll("a, button, input:not([type=hidden]), select, textarea, summary")) {
+    if (!named(element)) faults.push(`no name: ${element.outerHTML.slice(0, 80)}`);
+  }
+  if (document.querySelector("img:not([alt])")) faults.push("img without alt");
+  if (document.querySelectorAll("main").length !== 1) faults.push("not one main");
+  if (document.querySelectorAll("h1").length !== 1) faults.push("not one h1");
+  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  for (const id of new Set(ids)) if (ids.indexOf(id) !== ids.lastIndexOf(id)) faults.push(`twice: #${id}`);
+  for (const element of document.querySelectorAll("[aria-describedby], [aria-labelledby]")) {
+    const wanted = ["aria-describedby", "aria-labelledby"].map((name) => element.getAttribute(name) ?? "").join(" ");
+    const lost = wanted.split(" ").filter((id) => id && !document.getElementById(id));
+    faults.push(...lost.map((id) => `points nowhere: ${id}`));
+  }
+  let level = 0;
+  for (const heading of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    if (!heading.checkVisibility()) continue;
+    const next = Number(heading.tagName[1]);
+    if (next > level + 1) faults.push(`heading level skipped: ${heading.textContent.trim().slice(0, 40)}`);
+    level = next;
+  }
+  return faults;
+}"""
+
+
+def assert_accessible(page: Page) -> None:
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(STRUCTURE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages__contrast_names_and_structure(
+    site: Site, rita: Person, run_script: Callable[..., Thread], settings: Settings, scheme: Any
+) -> None:
+    settings.DEFAULT_RUNTIME = "builtin"
+    sample = load_sample()
+    fields = {"prompt": sample.prompt, "alert": sample.alert, "evidence": sample.snapshot, "runtime": "builtin"}
+    finished = run_script(**fields, visibility="team", sample=True)
+    waiting = run_script({"ask": "Which?", "options": ["a", "b"]})
+    failed = run_script({"thought": "one"}, {"error": "No."})
+    wait_for_status(run_of(finished))
+    page = site.visit(rita, color_scheme=scheme)
+    page.goto(thread_path(finished))
+    expect(page.locator(".step-end")).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    expect(page.locator(".observation").first).to_be_visible()
+    assert_accessible(page)
+    page.goto(thread_path(waiting))
+    expect(page.locator("form.question")).to_be_visible()
+    assert_accessible(page)
+    page.goto(thread_path(failed))
+    expect(page.locator(".step-end")).to_be_visible()
+    assert_accessible(page)
+    for path in ("/app/", "/app/new", "/app/runs", "/app/runs?status=timeout", "/app/config/payments", "/nothing"):
+        page.goto(path)
+        assert_accessible(page)
+    stranger = site.visit(color_scheme=scheme)
+    for path in ("/login/", "/login/link/none"):
+        stranger.goto(path)
+        assert_accessible(stranger)
+
+
+def test_keyboard__skip_link_leads_to_the_content(page: Page) -> None:
+    page.goto("/app/runs")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_live_region__history_is_not_read_out_and_news_is(page: Page, run_script: Callable[..., Thread]) -> None:
+    thread = run_script({"thought": "one"}, {"block": True})
+    page.goto(thread_path(thread))
+    expect(page.get_by_role("log")).to_have_attribute("aria-live", "polite")
+    expect(page.locator("[data-turns]")).to_have_attribute("aria-busy", "false")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("[data-announce]")).to_have_text("Run interrupted.")
+
+
+def test_home__run_ends__the_list_follows(page: Page, run_script: Callable[..., Thread]) -> None:
+    page.clock.install()
+    thread = run_script({"ask": "Which?"})
+    wait_for_status(run_of(thread), "waiting")
+    page.goto("/app/")
+    expect(page.locator("#active .badge")).to_have_text("Waiting")
+    page.context.request.post(
+        f"/api/v1/threads/{thread.pk}/interrupt",
+        data={},
+        headers={"X-CSRFToken": page.locator("[name=csrfmiddlewaretoken]").first.input_value()},
+    )
+    page.clock.fast_forward(9000)
+    expect(page.locator("#recent .badge")).to_have_text("Interrupted")
+    expect(page.locator("#active .badge")).to_have_count(0)
