@@ -1,11 +1,18 @@
 """Fixtures of the whole suite."""
 
+import os
 from typing import Any
 
+import hypothesis
 import pytest
 from django.db import connection
 
 from tests.factories import Tree, make_tree
+
+# Enough examples to find a slip, few enough for every commit; HYPOTHESIS_PROFILE=deep looks longer.
+hypothesis.settings.register_profile("suite", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 @pytest.fixture(scope="session")

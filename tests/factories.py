@@ -12,7 +12,7 @@ from controlplane.access.actors import actor_for_user as _actor_for_user
 from controlplane.access.models import Membership, User
 from controlplane.access.services import IssuedToken, token_create
 from controlplane.core.actor import Actor, ActorKind, Channel, Role, system_actor
-from controlplane.orgs.models import Node, NodeKind, Organization
+from controlplane.orgs.models import Node, NodeAncestor, NodeKind, Organization
 from controlplane.orgs.services import node_create, organization_create
 
 PASSWORD = "correct-horse-battery-staple"
@@ -32,14 +32,35 @@ class Tree:
 
 
 def make_tree(slug: str = "demo") -> Tree:
-    """Return a new organization of four nodes."""
+    """Return a new organization of four nodes, written straight to the tables: every test starts here."""
+    organization = Organization.objects.create(slug=slug, name=slug.title())
+    root = Node(organization=organization, kind=NodeKind.ORG, slug=slug, name=slug.title())
+    engineering = _below(root, "engineering", NodeKind.GROUP)
+    payments, platform = (_below(engineering, team, NodeKind.TEAM) for team in ("payments", "platform"))
+    lineages = [[root], [root, engineering], [root, engineering, payments], [root, engineering, platform]]
+    Node.objects.bulk_create([lineage[-1] for lineage in lineages])
+    NodeAncestor.objects.bulk_create(
+        NodeAncestor(ancestor=ancestor, descendant=lineage[-1], depth=len(lineage) - 1 - index)
+        for lineage in lineages
+        for index, ancestor in enumerate(lineage)
+    )
+    system = system_actor(name="test", organization_id=organization.pk, root_id=root.pk)
+    return Tree(organization, root, engineering, payments, platform, system)
+
+
+def make_audited_tree(slug: str = "demo") -> Tree:
+    """Return the same as :func:`make_tree`, made by the services, each step with its audit row."""
     installation = Actor(ActorKind.SYSTEM, "system:test", "test", channel=Channel.CLI)
     organization = organization_create(actor=installation, slug=slug, name=slug.title())
     root = organization.nodes.get(parent__isnull=True)
-    system = system_actor(name="test", organization_id=organization.pk, root_id=root.pk)
+    system = system_of(root)
     engineering = make_node(root, "engineering", NodeKind.GROUP, system)
     payments, platform = (make_node(engineering, team, NodeKind.TEAM, system) for team in ("payments", "platform"))
     return Tree(organization, root, engineering, payments, platform, system)
+
+
+def _below(parent: Node, slug: str, kind: str) -> Node:
+    return Node(organization=parent.organization, parent=parent, kind=kind, slug=slug, name=slug.title())
 
 
 def make_node(parent: Node, slug: str, kind: str = NodeKind.TEAM, actor: Actor | None = None) -> Node:

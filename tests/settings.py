@@ -28,5 +28,6 @@ AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.Scripted
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
 EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
+WHITENOISE_AUTOREFRESH = True  # look files up when asked for: every test client would list them all at its start
 DEFAULT_RUNTIME = os.environ.get("OPENSRE_TEST_RUNTIME", "builtin")
 LOG_LEVEL = "WARNING"

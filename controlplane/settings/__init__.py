@@ -173,9 +173,9 @@ UNFOLD = {
     "SITE_TITLE": "OpenSRE administration",
     "SITE_HEADER": "OpenSRE",
     "SITE_SUBHEADER": "Administration",
-    "SITE_ICON": lambda request: static("web/img/logo.svg"),
+    "SITE_ICON": lambda _request: static("web/img/logo.svg"),
     "SITE_FAVICONS": [
-        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("web/img/logo.svg")},
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("web/img/logo.svg")},
     ],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 #: For every property: no deadline, because the machine that runs the suite may be busy.
-PROPERTY = settings(max_examples=60, deadline=None)
+PROPERTY = settings(deadline=None)
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "m~n", "ü", "0"])
 SCALARS = st.one_of(

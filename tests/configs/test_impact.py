@@ -86,7 +86,7 @@ def test_impact__many_descendants__first_fifty_listed_and_all_counted_in_three_q
 
 
 @pytest.mark.django_db
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(DOCUMENTS, min_size=5, max_size=5), change=DOCUMENTS)
 def test_impact__any_documents__the_nodes_whose_effective_configuration_changes(
     tree: Tree, documents: list[Document], change: Document

@@ -2,8 +2,8 @@
 
 import base64
 import json
-import random
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ def test_stream__sample_character_by_character__same_as_whole() -> None:
 @settings(max_examples=150, deadline=None)
 def test_stream__any_text_any_cuts__same_as_whole(text: str, cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    assert in_chunks(text[left:right] for left, right in zip(edges, edges[1:], strict=False)) == redact_text(text)
+    assert in_chunks(text[left:right] for left, right in pairwise(edges)) == redact_text(text)
 
 
 @given(st.lists(texts(), max_size=6).map("".join), st.integers(1, 60))
@@ -87,7 +87,7 @@ def test_stream__one_endless_line__held_back_by_a_bound(alphabet: str) -> None:
 
 
 def test_stream__long_line_of_json__credentials_found_wherever_pieces_end() -> None:
-    generator = random.Random(3)
+    generator = Maker(3).random
     tokens = [f"a1{MAKE.chars(24)}" for _ in range(1500)]
     rows = [
         {"n": generator.randrange(999), "note": "x" * generator.randrange(90), "api_token": token} for token in tokens

@@ -21,7 +21,7 @@ from controlplane.orgs.services import (
     node_update,
     organization_create,
 )
-from tests.factories import Tree, actor_for_user, make_node, make_operator, make_user
+from tests.factories import Tree, actor_for_user, make_audited_tree, make_node, make_operator, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,8 @@ def last_event() -> AuditEvent:
     return event
 
 
-def test_organization_create__new_slug__has_one_root_of_same_slug(tree: Tree) -> None:
+def test_organization_create__new_slug__has_one_root_of_same_slug() -> None:
+    tree = make_audited_tree()
     assert (tree.root.slug, tree.root.kind, tree.root.parent) == ("demo", NodeKind.ORG, None)
     assert node_lineage(tree.root.pk) == (tree.root.pk,)
     first = AuditEvent.objects.get(organization_id=tree.organization.pk, org_seq=1)
@@ -118,7 +119,23 @@ def test_node_create__parent_of_another_organization__not_found(tree: Tree, othe
         )
 
 
-def test_node_create__closure__holds_every_ancestor(tree: Tree) -> None:
+def test_factory_tree__written_to_the_tables__is_what_the_services_make(tree: Tree) -> None:
+    made = make_audited_tree("rival")
+    shapes = [
+        sorted(
+            NodeAncestor.objects.filter(descendant__organization=organization).values_list(
+                "ancestor__kind", "descendant__kind", "depth", "descendant__parent__kind"
+            ),
+            key=str,
+        )
+        for organization in (tree.organization, made.organization)
+    ]
+    assert len(shapes[0]) == 9
+    assert shapes[0] == shapes[1]
+
+
+def test_node_create__closure__holds_every_ancestor() -> None:
+    tree = make_audited_tree()
     assert [node.slug for node in node_chain(tree.payments.pk)] == ["demo", "engineering", "payments"]
     event = last_event()
     assert (event.action, event.after["slug"], event.after["parent"]) == ("node.create", "platform", "engineering")

@@ -69,6 +69,11 @@ def test_report_of_another_threads_run__is_not_there(tree: Tree, responder: Pers
     assert responder.client.get(f"/app/threads/{team_thread.pk}/runs/{other.run.pk}/report").status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/app/", "/app/new", "/app/runs", "/app/config/payments", "/login/", "/api/docs"])
+def test_pages__head__answers_like_get(responder: Person, path: str) -> None:
+    assert responder.client.head(path).status_code == responder.client.get(path).status_code
+
+
 def test_lists__show_only_what_is_visible(
     colleague: Person, outsider: Person, responder: Person, team_thread: Thread, private_thread: Thread
 ) -> None:

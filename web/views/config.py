@@ -3,7 +3,7 @@
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from controlplane.configs.selectors import config_document, config_effective_for
 from controlplane.core.actor import Actor
@@ -14,7 +14,7 @@ from web.config_page import config_sections, config_tree, pretty_json
 from web.session import signed_in
 
 
-@require_GET
+@require_safe
 @signed_in
 def config(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """Go to the first team whose configuration the actor may read."""
@@ -25,7 +25,7 @@ def config(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     return redirect("web:config_node", first.slug)
 
 
-@require_GET
+@require_safe
 @signed_in
 def config_node(request: HttpRequest, actor: Actor, slug: str) -> HttpResponseBase:
     """The configuration of one node: every effective leaf with who set it, and the node's own overrides."""

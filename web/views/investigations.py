@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError
@@ -28,7 +28,7 @@ EXAMPLES: Final = (
 )
 
 
-@require_GET
+@require_safe
 @signed_in
 def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """The composer, what runs now, what ran last."""
@@ -45,11 +45,11 @@ def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     return render(request, "web/home.html", context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def investigation_new(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """The composer on a page of its own; a refused form comes back as typed, each error at its field."""
-    if request.method == "GET":
+    if request.method != "POST":
         composer = Composer(prompt=request.GET.get("prompt", "")[:32_000], team=request.GET.get("team", ""))
         return render(request, "web/new.html", _composer_context(actor, composer))
     composer = composer_typed(request)

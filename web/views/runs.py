@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError
@@ -17,7 +17,7 @@ from web.session import signed_in
 PER_PAGE = 30
 
 
-@require_GET
+@require_safe
 @signed_in
 def runs(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """Runs the actor may see, newest first, filtered by team, status and "mine"."""

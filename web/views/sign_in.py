@@ -22,10 +22,10 @@ _BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
 
 @never_cache
 @sensitive_post_parameters("password")
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponseBase:
     """Sign in by password; operators go on to the administration."""
-    if request.method == "GET":
+    if request.method != "POST":
         if request.user.is_authenticated:
             return redirect(_home_of(request))
         return render(request, "web/login.html", {"next": safe_next(request)})
@@ -39,10 +39,10 @@ def sign_in(request: HttpRequest) -> HttpResponseBase:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_link(request: HttpRequest, secret: str) -> HttpResponseBase:
     """Show whom a one-time link signs in, and use it up only when the button is pressed: previews fetch links too."""
-    if request.method == "GET":
+    if request.method != "POST":
         person = sign_in_link_person(secret=secret)
         if person is None:
             return _link_refused(request)

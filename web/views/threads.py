@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from controlplane.core import clock
 from controlplane.core.actor import Actor
@@ -18,7 +18,7 @@ from web.reports import turn_of
 from web.session import signed_in
 
 
-@require_GET
+@require_safe
 @signed_in
 def thread(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
     """The thread with the reports of its finished runs; the page's script adds the live activity from the event log."""
@@ -36,14 +36,14 @@ def thread(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseB
     return render(request, "web/thread.html", context)
 
 
-@require_GET
+@require_safe
 @signed_in
 def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The outcome of one run as a fragment."""
     return render(request, "web/partials/outcome.html", {"turn": turn_of(run_view(actor, thread_id, run_id))})
 
 
-@require_GET
+@require_safe
 @signed_in
 def question(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
     """The form of the question the thread waits with, as a fragment; 204 while there is none this person may answer."""

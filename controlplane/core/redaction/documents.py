@@ -1,6 +1,6 @@
 """Redaction of JSON documents: what the text rules find in any string, and what the structure gives away."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from controlplane.core.redaction.findings import marker
@@ -17,7 +17,6 @@ from controlplane.core.redaction.values import (
 )
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
-JsonInput: TypeAlias = "bool | int | float | str | Sequence[JsonInput] | Mapping[str, JsonInput] | None"
 
 MOST_LEVELS = 200
 TOO_DEEP = "too-deep"
@@ -26,7 +25,7 @@ _VALUE_KEYS = ("value", "Value")
 _LEAST_NUMBER = 1000  # shorter numbers under "password" are lengths, ages and counts
 
 
-def redact_json(value: JsonInput) -> JsonValue:
+def redact_json(value: object) -> JsonValue:
     """A copy of `value` without credentials.
 
     Strings and keys are read by the text rules. Besides, a string (of a password also a number) under a key that names
@@ -38,7 +37,7 @@ def redact_json(value: JsonInput) -> JsonValue:
     return redact_json_with_rules(value)[0]
 
 
-def redact_json_with_rules(value: JsonInput) -> tuple[JsonValue, frozenset[str]]:
+def redact_json_with_rules(value: object) -> tuple[JsonValue, frozenset[str]]:
     """`redact_json`, and the names of the rules that found something."""
     document = _Document({})
     redacted = document.walk(value)

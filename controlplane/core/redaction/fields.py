@@ -266,6 +266,7 @@ _LINK = re.compile(
           |(?P<bare>[ \t\u00a0]+))""",
     re.VERBOSE,
 )
+_LEAST_ALONE = 8
 _CLAUSE_END = re.compile(r"[.!?,;)]?(?:\s*$|\s+[A-Z(])|[,;)]")
 
 
@@ -280,6 +281,8 @@ def _find_in_prose(line: str, lower: str, start: int, end: int) -> Iterator[Find
     if value is None or value[0] == value[1]:
         return
     begin, stop, quoted = value
+    if link["bare"] and stop - begin < _LEAST_ALONE:
+        return
     if not quoted and label is Label.PASSWORD and link["link"] and (rest := _passphrase_end(line, begin)):
         yield Finding(label.value, begin, rest)
     elif _is_prose_secret(label, line, value, link):
@@ -308,4 +311,4 @@ def _is_secret_alone(label: Label, text: str, *, quoted: bool) -> bool:
         return len(text) >= 16 and looks_random(text) and not (text.islower() or text.isupper())
     if " " in text:
         return quoted and is_passphrase(text)
-    return not is_resource_name(text) and (quoted or is_mixed(text, 8))
+    return not is_resource_name(text) and (quoted or is_mixed(text, _LEAST_ALONE))

@@ -82,7 +82,7 @@ _IDENTIFIER = re.compile(r"(?=.*(?:_|[a-z0-9][A-Z]))[A-Za-z_][A-Za-z0-9_]{0,40}(
 @lru_cache(maxsize=4096)
 def _classify(label: str) -> Label | None:
     words = [word.lower() for word in _WORD.findall(label)]
-    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _TRAILING):
+    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _TRAILING) and (words[-2], words[-1]) not in _PAIRED:
         words.pop()
     if not words:
         return None

@@ -36,10 +36,10 @@ RULES: tuple[Rule, ...] = (
     Rule(("cookie",), find_cookies),
     Rule(("curl ", "wget "), find_curl_user),
     Rule(("mysql", "mariadb", "sshpass", "redis-cli", "--from-literal", "login "), find_short_flags),
+    Rule(("bearer",), find_bearer),
     Rule(LABEL_LITERALS, find_labelled),
     Rule(("identified ", "password"), find_sql_passwords),
     Rule(("cred", "login", "/pass"), find_credential_pairs),
-    Rule(("bearer",), find_bearer),
 )
 # Bits beside those of the rules: the line may be part of something that spans lines; a known value stands in it.
 SPANS_LINES = 1

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from controlplane.core.redaction.findings import MARKER_PATTERN, Finding
+from controlplane.core.redaction.findings import MARKER_PATTERN, Finding, merge_findings
 from controlplane.core.redaction.line import Line
 
 MANIFEST_LITERALS = ("apiversion", "data:", 'data":', "data\\", "kind: secret", '"secret', '\\"secret')
@@ -201,6 +201,13 @@ _ENTRY = re.compile(
 )
 
 
+def _entries(text: str, position: int) -> Iterator[Finding]:
+    """The values of the map whose members start at `position`."""
+    while match := _ENTRY.match(text, position):
+        yield Finding(SECRET_RULE, match.start("value"), match.end("value"))
+        position = match.end()
+
+
 class CompactSecrets:
     """Finds the values of Secrets in JSON that stands on one line, also escaped inside a string, also in pieces."""
 
@@ -222,29 +229,22 @@ class CompactSecrets:
         if not self.busy and "{" not in text:
             return []
         found: list[Finding] = []
-        if self._inside:
-            found += self._read_map(text, 0)
+        if self._inside:  # wherever in the map the piece before ended: all of it goes up to its brace
+            end = text.find("}")
+            self._inside = end < 0
+            found.append(Finding(SECRET_RULE, 0, len(text) if end < 0 else end))
+        last_brace = text.rfind("}")
         kinds = [(match.start(), match["kind"]) for match in _KIND.finditer(text)]
         for match in _MAP.finditer(text):
-            entries = list(self._entries(text, match.end()))
+            entries = list(_entries(text, match.end()))
             if self._is_secret(text, match, kinds, [text[entry.start : entry.end] for entry in entries], ends=ends):
-                found += self._read_map(text, match.end())
+                found += (entry for entry in entries if MARKER_PATTERN.sub("", text[entry.start : entry.end]))
+                self._inside = last_brace < (entries[-1].end if entries else match.end())
         if kinds:
             self._kind = kinds[-1][1]
         if ends:
             self.start_line()
-        return [finding for finding in found if MARKER_PATTERN.sub("", text[finding.start : finding.end])]
-
-    def _read_map(self, text: str, position: int) -> list[Finding]:
-        entries = list(self._entries(text, position))
-        end = entries[-1].end if entries else position
-        self._inside = "}" not in text[end : end + 24]
-        return entries
-
-    def _entries(self, text: str, position: int) -> Iterator[Finding]:
-        while match := _ENTRY.match(text, position):
-            yield Finding(SECRET_RULE, match.start("value"), match.end("value"))
-            position = match.end()
+        return merge_findings(found)
 
     def _is_secret(
         self, text: str, match: re.Match[str], kinds: list[tuple[int, str]], values: list[str], *, ends: bool
@@ -255,8 +255,8 @@ class CompactSecrets:
         before = kinds[index - 1][1] if index else self._kind
         after = kinds[index][1] if index < len(kinds) else None
         core = _CORE_BEFORE.search(text[max(0, match.start() - 192) : match.start()])
-        if core and before not in SECRET_KINDS and _KIND_BEFORE.search(core.string[: core.start()]) is None:
-            # Sorted members: the kind follows. In a piece that ends before it, a map that looks like a Secret's is one.
-            encoded = bool(values) and all(_may_be_encoded(value) for value in values)
-            return after in SECRET_KINDS if after or ends else encoded
+        if core and after and _KIND_BEFORE.search(core.string[: core.start()]) is None:
+            return after in SECRET_KINDS  # sorted members: the kind follows
+        if core and not before and not after and not ends:  # cut off before its kind: a map that looks like a Secret's
+            return bool(values) and all(_may_be_encoded(value) for value in values)
         return before in SECRET_KINDS or (before is None and after in SECRET_KINDS)

@@ -30,29 +30,32 @@ _CONTEXT = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|bearer|basic|cookie|begin|curl|mysql|redis|login|user|identified|data|kind|://",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[A-Za-z0-9+/=_.~%\\-]")
+_MOST_TRIES = 256
+_NO_TOKEN = re.compile(r"[^A-Za-z0-9+/=_.~%\\-]")
 _RUN = re.compile(r"""[^\s"'`<>,;&]*+""")
 
 
 def cut_point(text: str) -> tuple[int, bool]:
     """Where to cut the first piece off a line longer than `LINE_LIMIT`, and whether that is inside a token.
 
-    It depends on the first `LINE_LIMIT` characters alone: after white space or punctuation with nothing before it that
-    a value could follow; else after the last character that no token has; else, inside an endless token, at the limit.
+    It depends on the first `LINE_LIMIT` characters alone. Best is between two JSON objects, then a place with nothing
+    before it that a value could follow, then behind a value; else the last character that no token has; else, inside an
+    endless token, the limit.
     """
     least = LINE_LIMIT // 2
-    tries = 0
-    for position in range(LINE_LIMIT - 1, least, -1):
-        if _SOFT_CUT.match(text, position):
-            if _CONTEXT.search(text, max(0, position - 96), position) is None:
-                return position + 1, False
-            tries += 1
-            if tries == 256:
-                break
-    for position in range(LINE_LIMIT - 1, least, -1):
-        if _TOKEN.match(text, position) is None:
-            return position + 1, False
-    return LINE_LIMIT, True
+    if (between := text.rfind("},", least, LINE_LIMIT)) >= 0:
+        return between + 2, False
+    soft = [match.end() for match in _SOFT_CUT.finditer(text, least, LINE_LIMIT)]
+    for position in soft[: -_MOST_TRIES - 1 : -1]:
+        if _CONTEXT.search(text, max(0, position - 97), position - 1) is None:
+            return position, False
+    behind = max(text.rfind(mark, least, LINE_LIMIT) for mark in ",;&}")
+    if behind >= 0:
+        return behind + 1, False
+    if soft:
+        return soft[-1], False
+    others = [match.end() for match in _NO_TOKEN.finditer(text, least, LINE_LIMIT)]
+    return (others[-1], False) if others else (LINE_LIMIT, True)
 
 
 class Machine:
@@ -102,7 +105,7 @@ class Machine:
         if rest:
             self._process(rest)
         for line in self._keys.flush():
-            self._pass_rules(line, self._mask_of(line.text))
+            self._pass_rules(line, self._mask_of(line.text), [])
         for line in self._manifests.flush():
             self._pass_blocks(line)
         for line in self._blocks.flush():
@@ -146,11 +149,13 @@ class Machine:
                 candidates.add_known(value, position)
 
     def _process_line(self, text: str, ending: str, mask: int) -> None:
-        if len(text) > LINE_LIMIT:
-            while len(text) > LINE_LIMIT:
-                cut, hard = cut_point(text[:LINE_LIMIT])
-                self._process_piece(text[:cut], hard=hard)
-                text = text[cut:]
+        position = 0
+        while len(text) - position > LINE_LIMIT:
+            cut, hard = cut_point(text[position : position + LINE_LIMIT])
+            self._process_piece(text[position : position + cut], hard=hard)
+            position += cut
+        if position:
+            text = text[position:]
             mask = self._mask_of(text)
         self._step(text, ending, mask, hard=False)
 
@@ -172,7 +177,14 @@ class Machine:
 
     def _step(self, text: str, ending: str, mask: int, *, hard: bool) -> None:
         """Lead one line, or a piece of a long one, through the stages."""
-        if not mask and self._manifests.ignores(text) and not self._busy_beside_manifests:
+        found: list[Finding] = []
+        if not self._busy:
+            if not mask & (SPANS_LINES | HOLDS_KNOWN) and not self._blocks.concerns(text):
+                found = scan_line(text, mask)
+                if not found:
+                    self._skip(text + ending)
+                    return
+        elif not mask and self._manifests.ignores(text) and not self._busy_beside_manifests:
             self._skip(text + ending)
             return
         line = Line(text, self._offset, ending, continues=self._inside_line)
@@ -183,7 +195,7 @@ class Machine:
             line.swallow_start(self._run_on, length)
             self._run_on = None
         if not (self._keys.busy or self._keys.concerns(text)):
-            self._pass_rules(line, mask)
+            self._pass_rules(line, mask, found)
         else:
             self._pass_key(line, mask)
         if hard and not self._keys.busy:
@@ -192,10 +204,10 @@ class Machine:
     def _pass_key(self, line: Line, mask: int) -> None:
         text = line.text
         for ready in self._keys.take(line):
-            self._pass_rules(ready, mask if ready.text == text else self._mask_of(ready.text))
+            self._pass_rules(ready, mask if ready.text == text else self._mask_of(ready.text), [])
 
-    def _pass_rules(self, line: Line, mask: int) -> None:
-        found: list[Finding] = []
+    def _pass_rules(self, line: Line, mask: int, found: list[Finding]) -> None:
+        """`found`: what the rules have found already, if they have read the line."""
         if mask & SPANS_LINES or self._compact.busy:
             if not line.continues:
                 self._compact.start_line()

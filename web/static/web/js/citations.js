@@ -18,7 +18,12 @@ export function setUpCitations(root, open) {
     hide();
     shownFor = cite;
     tip.replaceChildren(
-      h("p", { class: "tip-head" }, h("strong", { class: "mono" }, cite.dataset.object), h("span", { class: "faint" }, cite.dataset.source)),
+      h(
+        "p",
+        { class: "tip-head" },
+        h("strong", { class: "mono" }, cite.dataset.object),
+        h("span", { class: "faint" }, cite.dataset.source),
+      ),
       h("p", {}, cite.dataset.quote),
     );
     cite.setAttribute("aria-describedby", tip.id);
@@ -27,12 +32,22 @@ export function setUpCitations(root, open) {
   };
 
   const citeOf = (event) => event.target.closest?.("a.cite");
-  root.addEventListener("pointerover", (event) => { if (event.pointerType === "mouse" && citeOf(event)) show(citeOf(event)); });
-  root.addEventListener("pointerout", (event) => { if (citeOf(event) && !citeOf(event).contains(event.relatedTarget)) hide(); });
-  root.addEventListener("focusin", (event) => { if (citeOf(event)?.matches(":focus-visible")) show(citeOf(event)); });
-  root.addEventListener("focusout", (event) => { if (citeOf(event)) hide(); });
+  root.addEventListener("pointerover", (event) => {
+    if (event.pointerType === "mouse" && citeOf(event)) show(citeOf(event));
+  });
+  root.addEventListener("pointerout", (event) => {
+    if (citeOf(event) && !citeOf(event).contains(event.relatedTarget)) hide();
+  });
+  root.addEventListener("focusin", (event) => {
+    if (citeOf(event)?.matches(":focus-visible")) show(citeOf(event));
+  });
+  root.addEventListener("focusout", (event) => {
+    if (citeOf(event)) hide();
+  });
   window.addEventListener("scroll", hide, { passive: true, capture: true });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
 
   root.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-observation]");
@@ -47,7 +62,10 @@ export function setUpCitations(root, open) {
 function place(tip, anchor) {
   const gap = 8;
   const { width, height } = tip.getBoundingClientRect();
-  const left = Math.min(Math.max(gap, anchor.left + anchor.width / 2 - width / 2), document.documentElement.clientWidth - width - gap);
+  const left = Math.min(
+    Math.max(gap, anchor.left + anchor.width / 2 - width / 2),
+    document.documentElement.clientWidth - width - gap,
+  );
   const above = anchor.top - height - gap;
   tip.style.left = `${left}px`;
   tip.style.top = `${above < gap ? anchor.bottom + gap : above}px`;

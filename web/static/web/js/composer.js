@@ -1,4 +1,4 @@
-/* The new-investigation form: sent as JSON, so that a refusal comes back to its field and nothing typed or chosen is lost. */
+/* The new-investigation form, sent as JSON: a refusal comes back to its field, nothing typed or chosen is lost. */
 import { post, problemText } from "./dom.js";
 
 const MAX_EVIDENCE_BYTES = 8 * 1024 * 1024;
@@ -60,7 +60,8 @@ async function readForm() {
   if (data.get("team")) body.team = data.get("team");
   let fine = true;
   if (!body.prompt.trim()) fine = refuse("prompt", "Say what should be investigated.");
-  if (form.elements.team?.tagName === "SELECT" && !body.team) fine = refuse("team", "Choose the team whose tools and settings to use.");
+  if (form.elements.team?.tagName === "SELECT" && !body.team)
+    fine = refuse("team", "Choose the team whose tools and settings to use.");
   const alert = data.get("alert").trim();
   if (alert) {
     body.alert = parseObject(alert);

@@ -6,7 +6,9 @@ const pick = document.querySelector("[data-pick]");
 const wide = matchMedia("(min-width: 64rem)");
 
 function setUpPick() {
-  const fit = () => { pick.open = wide.matches; };
+  const fit = () => {
+    pick.open = wide.matches;
+  };
   fit();
   wide.addEventListener("change", fit);
 }
@@ -16,7 +18,9 @@ function setUpFilter() {
   const ownOnly = filter.querySelector("[data-own-only]");
   const sections = [...document.querySelectorAll("[data-section]")];
   const leaves = sections.map((section) => [...section.querySelectorAll("[data-leaf]")]);
-  const words = new Map(leaves.flat().map((leaf) => [leaf, `${leaf.id.slice(4)} ${leaf.textContent}`.toLowerCase().replace(/\s+/g, " ")]));
+  const words = new Map(
+    leaves.flat().map((leaf) => [leaf, `${leaf.id.slice(4)} ${leaf.textContent}`.toLowerCase().replace(/\s+/g, " ")]),
+  );
   const counter = document.querySelector("[data-count]");
   const all = counter.textContent;
   const apply = () => {

@@ -45,6 +45,7 @@ export async function post(url, body) {
 /** Words for a failed answer of `post`. */
 export function problemText(answer) {
   if (answer.status === 401) return "You are signed out. Sign in again in another tab, then send once more.";
+  if (answer.body.code === "csrf_failed") return "This page is out of date. Copy your text, reload, and send it again.";
   return answer.body.detail || `The server answered with an error (${answer.status}). Try again.`;
 }
 

@@ -3,7 +3,7 @@
  *
  * The cursor is the last `seq` handed on. What arrives twice is dropped; a jump is healed by reading the log over REST;
  * a stream that gave up is opened again with growing, jittered pauses; a tab that comes back or a network that returns
- * reconnects at once. A hidden tab gives its connection back after a while (a browser has six of them per host) and polls.
+ * reconnects at once. A hidden tab gives its connection back after a while (a browser has six per host) and polls.
  */
 import { EVENT_TYPES } from "./reducer.js";
 
@@ -43,7 +43,9 @@ export class Feed {
     document.addEventListener("visibilitychange", () => this.#onVisibility());
     window.addEventListener("online", () => this.#wake());
     window.addEventListener("offline", () => this.#setState("reconnecting"));
-    window.addEventListener("pageshow", (event) => { if (event.persisted) this.#wake(); });
+    window.addEventListener("pageshow", (event) => {
+      if (event.persisted) this.#wake();
+    });
     setInterval(() => this.#watch(), WATCHDOG_MS);
     this.#setState("connecting");
     this.#open();
@@ -62,7 +64,7 @@ export class Feed {
     source.addEventListener("message", (event) => this.#onFrame(event));
     source.addEventListener("reset", () => void this.#reset());
     source.addEventListener("error", (event) => {
-      // A frame of type "error" arrives here as well, through the listener above; only the rest is about the connection.
+      // A frame of type "error" arrives here too, and was taken by the listener above; the rest is the connection's.
       if (!(event instanceof MessageEvent) && source === this.#source) this.#onBroken(source);
     });
   }
@@ -150,7 +152,9 @@ export class Feed {
   }
 
   #heal() {
-    this.#healing ??= this.#catchUp().finally(() => { this.#healing = null; });
+    this.#healing ??= this.#catchUp().finally(() => {
+      this.#healing = null;
+    });
     return this.#healing;
   }
 

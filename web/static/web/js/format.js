@@ -38,7 +38,9 @@ export function relativeTime(then, now) {
 /** "11:22:05" in UTC: what logs and metrics speak. */
 export function utcClock(iso) {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? "" : `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
+  return Number.isNaN(at.getTime())
+    ? ""
+    : `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
 }
 
 /** "26 Mar 2026, 11:22:05 UTC". */

@@ -20,7 +20,8 @@ function setTheme(theme) {
 function setUpThemes() {
   for (const group of document.querySelectorAll("[data-themes]")) {
     const buttons = [...group.querySelectorAll("[data-theme-choice]")];
-    const show = () => buttons.forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.themeChoice === currentTheme())));
+    const show = () =>
+      buttons.forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.themeChoice === currentTheme())));
     for (const button of buttons) {
       button.addEventListener("click", () => {
         setTheme(button.dataset.themeChoice);
@@ -63,7 +64,9 @@ function setUpOnce() {
       if (sent) event.preventDefault();
       sent = true;
     });
-    window.addEventListener("pageshow", () => { sent = false; });
+    window.addEventListener("pageshow", () => {
+      sent = false;
+    });
   }
 }
 
@@ -78,7 +81,10 @@ const LIVE_MS = 8000;
 
 /** Sections marked `data-live` are read again while a run in them is active; one being used is left alone. */
 function setUpLive() {
-  const active = () => document.querySelector("[data-live] [data-status=queued], [data-live] [data-status=running], [data-live] [data-status=waiting]");
+  const active = () =>
+    document.querySelector(
+      "[data-live] [data-status=queued], [data-live] [data-status=running], [data-live] [data-status=waiting]",
+    );
   if (!active()) return;
   setInterval(async () => {
     if (document.hidden || !active()) return;

@@ -5,8 +5,21 @@
 
 /** Every event type of the log. EventSource delivers named events only to listeners of their name. */
 export const EVENT_TYPES = Object.freeze([
-  "run_started", "thought", "tool_start", "tool_end", "task_started", "task_notification", "background_waiting",
-  "message_queued", "question", "question_answered", "question_timeout", "approval", "approval_decided", "result", "error",
+  "run_started",
+  "thought",
+  "tool_start",
+  "tool_end",
+  "task_started",
+  "task_notification",
+  "background_waiting",
+  "message_queued",
+  "question",
+  "question_answered",
+  "question_timeout",
+  "approval",
+  "approval_decided",
+  "result",
+  "error",
   "run_ended",
 ]);
 
@@ -49,15 +62,34 @@ function withRun(runs, event, change) {
 
 function newRun(event) {
   return {
-    id: event.run_id, at: event.at, prompt: "", by: "", runtime: "", agent: "", sample: false, state: "queued", items: [],
-    steps: 0, observations: 0, openQuestion: null, openApproval: null, result: null, reason: "", endedAt: null,
+    id: event.run_id,
+    at: event.at,
+    prompt: "",
+    by: "",
+    runtime: "",
+    agent: "",
+    sample: false,
+    state: "queued",
+    items: [],
+    steps: 0,
+    observations: 0,
+    openQuestion: null,
+    openApproval: null,
+    result: null,
+    reason: "",
+    endedAt: null,
     durationMs: null,
   };
 }
 
 const HANDLERS = {
   run_started: (run, data, event) => ({
-    ...run, at: event.at, prompt: data.prompt ?? "", by: data.by ?? "", runtime: data.runtime ?? "", agent: data.agent ?? "",
+    ...run,
+    at: event.at,
+    prompt: data.prompt ?? "",
+    by: data.by ?? "",
+    runtime: data.runtime ?? "",
+    agent: data.agent ?? "",
     sample: data.sample === true,
   }),
 
@@ -72,18 +104,28 @@ const HANDLERS = {
   tool_end(run, data, event) {
     const observations = data.observations ?? [];
     const ended = {
-      state: data.success ? "ok" : "failed", summary: data.summary ?? "", error: data.error ?? null,
-      output: data.output ?? null, truncated: data.truncated === true, observations, durationMs: data.duration_ms ?? null,
+      state: data.success ? "ok" : "failed",
+      summary: data.summary ?? "",
+      error: data.error ?? null,
+      output: data.output ?? null,
+      truncated: data.truncated === true,
+      observations,
+      durationMs: data.duration_ms ?? null,
     };
     const known = findItem(run, "tool", data.tool_use_id);
     const changed = known
       ? replace(run, known, { ...known, ...ended, durationMs: ended.durationMs ?? between(known.at, event.at) })
-      : { ...append(run, item("tool", event, { ...toolFields(data), key: data.tool_use_id, ...ended })), steps: run.steps + 1 };
+      : {
+          ...append(run, item("tool", event, { ...toolFields(data), key: data.tool_use_id, ...ended })),
+          steps: run.steps + 1,
+        };
     return working({ ...changed, observations: run.observations + observations.length });
   },
 
   task_started: (run, data, event) =>
-    working(append(run, item("task", event, { key: `task:${data.task_id}`, text: data.description ?? "", state: "running" }))),
+    working(
+      append(run, item("task", event, { key: `task:${data.task_id}`, text: data.description ?? "", state: "running" })),
+    ),
 
   task_notification(run, data, event) {
     const state = data.status === "completed" ? "ok" : "failed";
@@ -94,44 +136,77 @@ const HANDLERS = {
   },
 
   background_waiting: (run, data, event) =>
-    working(append(run, item("note", event, { text: data.label || `Waiting for ${data.pending_count} background tasks` }))),
+    working(
+      append(run, item("note", event, { text: data.label || `Waiting for ${data.pending_count} background tasks` })),
+    ),
 
   message_queued: (run, data, event) =>
     data.text ? append(run, item("message", event, { text: data.text, by: data.by ?? "" })) : run,
 
   question: (run, data, event) => ({
-    ...append(run, item("question", event, {
-      key: `question:${data.request_id}`, questions: data.questions ?? [], state: "open", answers: {}, by: "",
-    })),
-    state: "waiting", openQuestion: data.request_id,
+    ...append(
+      run,
+      item("question", event, {
+        key: `question:${data.request_id}`,
+        questions: data.questions ?? [],
+        state: "open",
+        answers: {},
+        by: "",
+      }),
+    ),
+    state: "waiting",
+    openQuestion: data.request_id,
   }),
 
-  question_answered: (run, data) => settle(run, "question", data.request_id, {
-    state: "answered", answers: data.answers ?? {}, by: data.by ?? "",
-  }),
+  question_answered: (run, data) =>
+    settle(run, "question", data.request_id, {
+      state: "answered",
+      answers: data.answers ?? {},
+      by: data.by ?? "",
+    }),
 
   question_timeout: (run, data) => settle(run, "question", data.request_id, { state: "timeout" }),
 
   approval: (run, data, event) => ({
-    ...append(run, item("approval", event, {
-      key: `approval:${data.request_id}`, tool: data.tool ?? "", input: data.input ?? {}, state: "open", by: "",
-    })),
-    state: "waiting", openApproval: data.request_id,
+    ...append(
+      run,
+      item("approval", event, {
+        key: `approval:${data.request_id}`,
+        tool: data.tool ?? "",
+        input: data.input ?? {},
+        state: "open",
+        by: "",
+      }),
+    ),
+    state: "waiting",
+    openApproval: data.request_id,
   }),
 
-  approval_decided: (run, data) => settle(run, "approval", data.request_id, { state: data.decision, by: data.by ?? "" }),
+  approval_decided: (run, data) =>
+    settle(run, "approval", data.request_id, { state: data.decision, by: data.by ?? "" }),
 
   result(run, data, event) {
     const result = {
-      text: data.text ?? "", success: data.success === true, subtype: data.subtype ?? "success",
-      report: data.report != null, usage: data.usage ?? null,
+      text: data.text ?? "",
+      success: data.success === true,
+      subtype: data.subtype ?? "success",
+      report: data.report != null,
+      usage: data.usage ?? null,
     };
     return working({ ...append(run, item("answer", event, result)), result });
   },
 
-  error: (run, data, event) => working(append(run, item("error", event, {
-    code: data.code ?? "", text: data.message ?? "", recoverable: data.recoverable === true,
-  }))),
+  error: (run, data, event) =>
+    working(
+      append(
+        run,
+        item("error", event, {
+          code: data.code ?? "",
+          text: data.message ?? "",
+          recoverable: data.recoverable === true,
+        }),
+      ),
+    ),
 
   run_ended(run, data, event) {
     const items = run.items.map((entry) => (unfinished(entry) ? { ...entry, state: "interrupted" } : entry));
@@ -140,7 +215,13 @@ const HANDLERS = {
     const explained = items.some((entry) => entry.kind === "error"); // its words say more than the reason's code
     const end = item("end", event, { status, reason: explained ? "" : (data.reason ?? ""), durationMs });
     return {
-      ...run, items: [...items, end], state: status, reason: end.reason, endedAt: event.at, durationMs, openQuestion: null,
+      ...run,
+      items: [...items, end],
+      state: status,
+      reason: end.reason,
+      endedAt: event.at,
+      durationMs,
+      openQuestion: null,
       openApproval: null,
     };
   },
@@ -152,8 +233,17 @@ function item(kind, event, fields) {
 
 function toolFields(data) {
   return {
-    name: data.name ?? "", input: data.input ?? {}, description: data.description ?? "", depth: data.depth ?? 0,
-    agent: data.agent_type ?? "", summary: "", error: null, output: null, truncated: false, observations: [], durationMs: null,
+    name: data.name ?? "",
+    input: data.input ?? {},
+    description: data.description ?? "",
+    depth: data.depth ?? 0,
+    agent: data.agent_type ?? "",
+    summary: "",
+    error: null,
+    output: null,
+    truncated: false,
+    observations: [],
+    durationMs: null,
   };
 }
 

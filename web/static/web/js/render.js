@@ -1,6 +1,6 @@
 /*
- * The activity of one run as a list that is kept in step with the reducer's state: an item whose object did not change is
- * not touched, so a reader's open details, focus and selection stay. Details are built when they are first opened.
+ * The activity of one run as a list that is kept in step with the reducer's state: an item whose object did not
+ * change is not touched, so a reader's open details, focus and selection stay. Details are built when first opened.
  */
 import { h, icon, spinner } from "./dom.js";
 import { clock, count, duration, utcClock, utcDateTime } from "./format.js";
@@ -32,7 +32,12 @@ const SUBTYPES = {
 
 export function statusBadge(state) {
   const look = ENDS[state] ?? ENDS.queued;
-  return h("span", { class: `badge ${look.tone}`, "data-status": state }, look.icon ? icon(look.icon) : spinner(), look.words);
+  return h(
+    "span",
+    { class: `badge ${look.tone}`, "data-status": state },
+    look.icon ? icon(look.icon) : spinner(),
+    look.words,
+  );
 }
 
 /** Keeps the activity of one run: `panel` is its `<details data-activity>`. */
@@ -58,7 +63,10 @@ export class ActivityView {
     });
     this.#shown = run.items;
     this.#panel.hidden = !run.items.length;
-    const parts = [run.steps ? count(run.steps, "step") : "", run.observations ? count(run.observations, "observation") : ""];
+    const parts = [
+      run.steps ? count(run.steps, "step") : "",
+      run.observations ? count(run.observations, "observation") : "",
+    ];
     this.#meta.textContent = parts.filter(Boolean).join(" · ");
   }
 
@@ -94,10 +102,20 @@ const BUILD = {
   thought: (li, entry) => li.append(icon("think"), h("p", { class: "thought" }, entry.text)),
   note: (li, entry) => li.append(icon("clock"), h("p", { class: "soft" }, entry.text)),
   message: (li, entry) =>
-    li.append(icon("chat"), h("div", { class: "said" }, h("p", { class: "said-by" }, `${entry.by || "Someone"} added`), h("p", { class: "said-text" }, entry.text))),
+    li.append(
+      icon("chat"),
+      h(
+        "div",
+        { class: "said" },
+        h("p", { class: "said-by" }, `${entry.by || "Someone"} added`),
+        h("p", { class: "said-text" }, entry.text),
+      ),
+    ),
   tool: (li, entry) => {
     const details = h("details", {}, h("summary", {}), h("div", { class: "step-body" }));
-    details.addEventListener("toggle", () => { if (details.open) fill(details); });
+    details.addEventListener("toggle", () => {
+      if (details.open) fill(details);
+    });
     li.append(h("span", { class: "step-dot" }), details);
     drawTool(li, entry);
   },
@@ -113,19 +131,44 @@ const BUILD = {
     li.append(icon("pause"), h("div", { class: "said" }));
     drawApproval(li, entry);
   },
-  error: (li, entry) => li.append(icon("warn"), h("div", {},
-    h("p", { class: "step-bad" }, entry.text || "The run reported an error."),
-    entry.code ? h("p", { class: "faint mono" }, entry.code) : null)),
-  answer: (li, entry) => li.append(icon("file"), h("div", {},
-    h("p", {}, entry.report ? "The report is ready" : "The answer is ready"),
-    SUBTYPES[entry.subtype] ? h("p", { class: "soft" }, SUBTYPES[entry.subtype]) : null,
-    usageLine(entry.usage))),
+  error: (li, entry) =>
+    li.append(
+      icon("warn"),
+      h(
+        "div",
+        {},
+        h("p", { class: "step-bad" }, entry.text || "The run reported an error."),
+        entry.code ? h("p", { class: "faint mono" }, entry.code) : null,
+      ),
+    ),
+  answer: (li, entry) =>
+    li.append(
+      icon("file"),
+      h(
+        "div",
+        {},
+        h("p", {}, entry.report ? "The report is ready" : "The answer is ready"),
+        SUBTYPES[entry.subtype] ? h("p", { class: "soft" }, SUBTYPES[entry.subtype]) : null,
+        usageLine(entry.usage),
+      ),
+    ),
   end: (li, entry) => {
     const look = ENDS[entry.status] ?? ENDS.failed;
     li.dataset.end = entry.status;
-    li.append(h("span", { class: `step-dot ${look.tone}` }, icon(look.icon)), h("div", {},
-      h("p", { class: "end-words" }, look.words, entry.durationMs === null ? null : h("span", { class: "faint" }, ` after ${duration(entry.durationMs)}`)),
-      entry.reason && entry.status !== "completed" ? h("p", { class: "soft" }, reasonWords(entry.reason)) : null));
+    li.append(
+      h("span", { class: `step-dot ${look.tone}` }, icon(look.icon)),
+      h(
+        "div",
+        {},
+        h(
+          "p",
+          { class: "end-words" },
+          look.words,
+          entry.durationMs === null ? null : h("span", { class: "faint" }, ` after ${duration(entry.durationMs)}`),
+        ),
+        entry.reason && entry.status !== "completed" ? h("p", { class: "soft" }, reasonWords(entry.reason)) : null,
+      ),
+    );
   },
 };
 
@@ -141,18 +184,27 @@ function drawTool(li, entry) {
   setDot(li, look);
   const target = toolTarget(entry);
   const details = li.querySelector("details");
-  details.querySelector("summary").replaceChildren(
-    h("span", { class: "step-line" },
-      h("span", { class: "step-name" }, entry.name),
-      target ? h("span", { class: "step-target mono", title: target }, target) : null,
-      !target && entry.description ? h("span", { class: "step-target" }, entry.description) : null,
-      entry.agent && entry.depth ? h("span", { class: "badge outline" }, entry.agent) : null,
-      h("span", { class: "sr-only" }, `, ${look.words}`),
-      h("span", { class: "step-time num" }, entry.durationMs === null ? "" : duration(entry.durationMs))),
-    entry.error || entry.summary
-      ? h("span", { class: entry.state === "failed" ? "step-summary step-bad" : "step-summary" }, entry.error || entry.summary)
-      : "",
-  );
+  details
+    .querySelector("summary")
+    .replaceChildren(
+      h(
+        "span",
+        { class: "step-line" },
+        h("span", { class: "step-name" }, entry.name),
+        target ? h("span", { class: "step-target mono", title: target }, target) : null,
+        !target && entry.description ? h("span", { class: "step-target" }, entry.description) : null,
+        entry.agent && entry.depth ? h("span", { class: "badge outline" }, entry.agent) : null,
+        h("span", { class: "sr-only" }, `, ${look.words}`),
+        h("span", { class: "step-time num" }, entry.durationMs === null ? "" : duration(entry.durationMs)),
+      ),
+      entry.error || entry.summary
+        ? h(
+            "span",
+            { class: entry.state === "failed" ? "step-summary step-bad" : "step-summary" },
+            entry.error || entry.summary,
+          )
+        : "",
+    );
   details.entry = entry;
   if (details.open) fill(details);
 }
@@ -168,13 +220,28 @@ function fill(details) {
   const { entry } = details;
   if (details.filled === entry) return;
   details.filled = entry;
-  details.querySelector(".step-body").replaceChildren(...[
-    Object.keys(entry.input).length ? section("Input", inputList(entry.input)) : null,
-    entry.observations.length ? section("Observations", h("ol", { class: "observations" }, ...entry.observations.map(observation))) : null,
-    entry.output ? section(entry.truncated ? "Output (shortened)" : "Output", h("pre", { class: "output", tabindex: "0", role: "region", "aria-label": `Output of ${entry.name}` }, entry.output)) : null,
-    entry.state === "running" ? h("p", { class: "faint" }, "Still running.") : null,
-    entry.state === "interrupted" ? h("p", { class: "soft" }, "The run ended before this step answered.") : null,
-  ].filter(Boolean));
+  details
+    .querySelector(".step-body")
+    .replaceChildren(
+      ...[
+        Object.keys(entry.input).length ? section("Input", inputList(entry.input)) : null,
+        entry.observations.length
+          ? section("Observations", h("ol", { class: "observations" }, ...entry.observations.map(observation)))
+          : null,
+        entry.output
+          ? section(
+              entry.truncated ? "Output (shortened)" : "Output",
+              h(
+                "pre",
+                { class: "output", tabindex: "0", role: "region", "aria-label": `Output of ${entry.name}` },
+                entry.output,
+              ),
+            )
+          : null,
+        entry.state === "running" ? h("p", { class: "faint" }, "Still running.") : null,
+        entry.state === "interrupted" ? h("p", { class: "soft" }, "The run ended before this step answered.") : null,
+      ].filter(Boolean),
+    );
 }
 
 function section(title, content) {
@@ -182,21 +249,31 @@ function section(title, content) {
 }
 
 function inputList(input) {
-  return h("dl", { class: "pairs" }, ...Object.entries(input).flatMap(([name, value]) => [
-    h("dt", {}, name),
-    h("dd", { class: "mono" }, typeof value === "string" ? value : JSON.stringify(value)),
-  ]));
+  return h(
+    "dl",
+    { class: "pairs" },
+    ...Object.entries(input).flatMap(([name, value]) => [
+      h("dt", {}, name),
+      h("dd", { class: "mono" }, typeof value === "string" ? value : JSON.stringify(value)),
+    ]),
+  );
 }
 
 function observation(seen) {
   const span = seen.at ? timeRange(seen.at) : "";
-  return h("li", { class: "observation", id: `obs-${seen.id}`, tabindex: "-1" },
-    h("p", { class: "observation-head" },
+  return h(
+    "li",
+    { class: "observation", id: `obs-${seen.id}`, tabindex: "-1" },
+    h(
+      "p",
+      { class: "observation-head" },
       h("span", { class: "badge tone-seen" }, seen.kind),
       h("span", { class: "mono" }, seen.object),
-      h("span", { class: "faint" }, seen.source)),
+      h("span", { class: "faint" }, seen.source),
+    ),
     h("blockquote", {}, seen.quote),
-    span ? h("p", { class: "faint num" }, span) : null);
+    span ? h("p", { class: "faint num" }, span) : null,
+  );
 }
 
 function timeRange({ start, end }) {
@@ -205,10 +282,18 @@ function timeRange({ start, end }) {
 
 function drawTask(li, entry) {
   setDot(li, STATES[entry.state]);
-  li.querySelector("div").replaceChildren(...[
-    h("p", {}, h("span", { class: "soft" }, "Task "), entry.text, h("span", { class: "sr-only" }, `, ${STATES[entry.state].words}`)),
-    entry.summary ? h("p", { class: "soft" }, entry.summary) : null,
-  ].filter(Boolean));
+  li.querySelector("div").replaceChildren(
+    ...[
+      h(
+        "p",
+        {},
+        h("span", { class: "soft" }, "Task "),
+        entry.text,
+        h("span", { class: "sr-only" }, `, ${STATES[entry.state].words}`),
+      ),
+      entry.summary ? h("p", { class: "soft" }, entry.summary) : null,
+    ].filter(Boolean),
+  );
 }
 
 function drawQuestion(li, entry) {
@@ -221,9 +306,14 @@ function drawQuestion(li, entry) {
   li.dataset.state = entry.state;
   li.querySelector("div").replaceChildren(
     h("p", { class: "said-by" }, ends[entry.state]),
-    ...entry.questions.map((question, index) => h("div", {},
-      h("p", { class: "said-text" }, question.question),
-      answerOf(entry, index, question) ? h("p", { class: "said-answer" }, answerOf(entry, index, question)) : null)),
+    ...entry.questions.map((question, index) =>
+      h(
+        "div",
+        {},
+        h("p", { class: "said-text" }, question.question),
+        answerOf(entry, index, question) ? h("p", { class: "said-answer" }, answerOf(entry, index, question)) : null,
+      ),
+    ),
   );
 }
 
@@ -232,10 +322,20 @@ function answerOf(entry, index, question) {
 }
 
 function drawApproval(li, entry) {
-  const ends = { open: "waits for a decision on", approved: "was allowed", rejected: "was refused", expired: "was not decided in time:", interrupted: "ended before a decision on" };
+  const ends = {
+    open: "waits for a decision on",
+    approved: "was allowed",
+    rejected: "was refused",
+    expired: "was not decided in time:",
+    interrupted: "ended before a decision on",
+  };
   li.dataset.state = entry.state;
   li.querySelector("div").replaceChildren(
-    h("p", { class: "said-by" }, `The investigation ${ends[entry.state] ?? ""} an action${entry.by ? ` (${entry.by})` : ""}`),
+    h(
+      "p",
+      { class: "said-by" },
+      `The investigation ${ends[entry.state] ?? ""} an action${entry.by ? ` (${entry.by})` : ""}`,
+    ),
     h("p", { class: "mono" }, entry.tool),
     inputList(entry.input),
   );

@@ -105,7 +105,8 @@ async function loadOutcome(run, view, attempt = 1) {
   slot.dataset.loading = "true";
   const html = await fetchFragment(`${urls.app}/runs/${run.id}/report`);
   delete slot.dataset.loading;
-  if (html === null && attempt < 4) return void setTimeout(() => void loadOutcome(run, view, attempt + 1), 700 * 2 ** attempt);
+  if (html === null && attempt < 4)
+    return void setTimeout(() => void loadOutcome(run, view, attempt + 1), 700 * 2 ** attempt);
   const following = nearBottom();
   if (html === null) slot.replaceChildren(retryNotice(run, view));
   else slot.innerHTML = html; // our own template, escaped there
@@ -159,7 +160,15 @@ function drawDock() {
 }
 
 /** Before the page's title, for whoever waits in another tab. */
-const MARKS = { running: "● ", queued: "● ", waiting: "? ", completed: "✓ ", failed: "✗ ", interrupted: "■ ", timeout: "✗ " };
+const MARKS = {
+  running: "● ",
+  queued: "● ",
+  waiting: "? ",
+  completed: "✓ ",
+  failed: "✗ ",
+  interrupted: "■ ",
+  timeout: "✗ ",
+};
 
 function drawStatus(run) {
   const slot = part("thread-status");
@@ -245,7 +254,13 @@ jump.addEventListener("click", () => {
   window.scrollTo({ top: document.documentElement.scrollHeight, behavior: motion() });
   jump.hidden = true;
 });
-window.addEventListener("scroll", () => { if (nearBottom()) jump.hidden = true; }, { passive: true });
+window.addEventListener(
+  "scroll",
+  () => {
+    if (nearBottom()) jump.hidden = true;
+  },
+  { passive: true },
+);
 
 // ---- citations ----
 
