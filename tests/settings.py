@@ -9,9 +9,9 @@ from pathlib import Path
 
 os.environ.setdefault("OPENSRE_DATA_DIR", tempfile.mkdtemp(prefix="opensre-test-"))
 
-from controlplane.settings import *  # noqa: E402, F403 (the settings under test, then what differs)
-from controlplane.settings import AGENT_RUNTIMES, DATA_DIR  # noqa: E402
-from controlplane.settings.database import postgres_settings, sqlite_settings  # noqa: E402
+from controlplane.settings import *  # noqa: F403 (the settings under test, then what differs)
+from controlplane.settings import AGENT_RUNTIMES, DATA_DIR
+from controlplane.settings.database import postgres_settings, sqlite_settings
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
 _url = os.environ.get("TEST_DATABASE_URL", "")

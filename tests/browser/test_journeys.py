@@ -9,10 +9,11 @@ from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
 from controlplane.access.services import sign_in_link_create
+from controlplane.configs.services import config_patch
 from controlplane.investigations.models import Thread
 from controlplane.runtimes.samples import load_sample
 from tests.browser.support import Site, fits, run_of, status, thoughts, thread_path, threads
-from tests.factories import PASSWORD, Tree
+from tests.factories import PASSWORD, Tree, make_operator
 from tests.support.runs import script, wait_for_status
 from tests.web.support import Person
 
@@ -249,3 +250,51 @@ def test_pages__on_a_phone__fit(site: Site, rita: Person, run_script: Start, sch
     for path in ("/app/", "/app/new", "/app/runs", "/app/config/payments", "/nothing"):
         page.goto(path)
         assert fits(page), path
+
+
+def test_composer__team_chosen_last__is_chosen_again(page: Page) -> None:
+    page.goto("/app/")
+    page.get_by_label("What should be investigated?").fill(script({"thought": "one"}))
+    page.get_by_label("Team", exact=True).first.select_option("platform")
+    page.get_by_role("button", name="Investigate").click()
+    expect(status(page)).to_have_text("Completed")
+    page.goto("/app/")
+    expect(page.get_by_label("Team", exact=True).first).to_have_value("platform")
+    expect(page.get_by_label("What should be investigated?")).to_have_value("")
+
+
+def test_config__filter_and_own_values(page: Page, tree: Tree) -> None:
+    for node, patch in (
+        (tree.root, {"limits": {"max_turns": 5}, "team_context": "x"}),
+        (tree.payments, {"memory": {}}),
+    ):
+        config_patch(actor=tree.system, node=node, patch=patch)
+    config_patch(actor=tree.system, node=tree.payments, patch={"limits": {"wall_clock_s": 60}})
+    page.goto("/app/config/payments")
+    leaves = page.locator("[data-leaf]:visible")
+    expect(leaves).to_have_count(3)
+    page.get_by_label("Filter by path or value").fill("limits/wall")
+    expect(leaves).to_have_count(1)
+    expect(page.locator("[data-count]")).to_have_text("1 value shown")
+    page.get_by_label("Filter by path or value").fill("nothing like this")
+    expect(page.get_by_text("Nothing matches.")).to_be_visible()
+    page.get_by_label("Filter by path or value").fill("")
+    page.get_by_label("Set here only").check()
+    expect(leaves).to_contain_text(["wall_clock_s"])
+
+
+def test_api_docs__viewer__draws_our_schema(page: Page) -> None:
+    page.goto("/api/docs")
+    expect(page.get_by_text("/api/v1/investigations", exact=True).first).to_be_visible()
+
+
+def test_admin__operator__opens_under_its_own_policy(site: Site, tree: Tree) -> None:
+    make_operator(f"operator-{tree.organization.slug}")
+    page = site.visit()
+    page.goto("/login/")
+    page.get_by_label("Username").fill(f"operator-{tree.organization.slug}")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{site.url}/admin/")
+    page.get_by_role("link", name="Organizations").last.click()
+    expect(page.get_by_text(tree.organization.slug, exact=True).first).to_be_visible()

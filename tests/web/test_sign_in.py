@@ -128,3 +128,4 @@ def test_person_without_organization_or_staff__is_told(db: None, anonymous: Clie
     answer = anonymous.get("/app/")
     assert answer.status_code == 403
     assert "belongs to no organization" in answer.content.decode()
+    assert "Sign in to OpenSRE" in anonymous.get("/login/").content.decode()

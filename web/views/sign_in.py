@@ -26,8 +26,9 @@ _BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
 def sign_in(request: HttpRequest) -> HttpResponseBase:
     """Sign in by password; operators go on to the administration."""
     if request.method != "POST":
-        if request.user.is_authenticated:
-            return redirect(_home_of(request))
+        visitor = request.user
+        if visitor.is_authenticated and (visitor.organization_id is not None or visitor.is_staff):
+            return redirect(_home_of(request))  # anybody else has no page to go to, and may sign in as somebody else
         return render(request, "web/login.html", {"next": safe_next(request)})
     form = SignInForm(request.POST)
     user = authenticate(request, **form.cleaned_data) if form.is_valid() else None

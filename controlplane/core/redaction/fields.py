@@ -131,30 +131,31 @@ def find_labelled(line: str, lower: str) -> Iterator[Finding]:
         left = max(0, noun.start() - MOST_LABEL)
         start = left + len(line[left : noun.start()].rstrip(_LABEL_CHARS))
         end = noun.end() - (len(noun.group()) - len(noun.group().rstrip(".-")))
-        for finding in _find_beside(line, lower, start, end):
+        label = field_label(line, line[start:end], start)
+        if label is None:
+            continue
+        for finding in _find_beside(label, line, lower, start, end):
             done = max(done, finding.end)
             yield finding
     if "|" in line and line.lstrip().startswith("|"):
         yield from _find_in_row(line)
 
 
-def _find_beside(line: str, lower: str, start: int, end: int) -> Iterator[Finding]:
+def _find_beside(label: Label, line: str, lower: str, start: int, end: int) -> Iterator[Finding]:
     if separator := _SEPARATOR.match(line, end):
-        return _find_in_field(line, start, end, separator)
-    following = line[end : end + 1]
-    if pair := _PAIR_VALUE.match(lower, end) if following in _AFTER_NAME else None:
-        return _find_in_pair(line, lower, start, end, pair.end())
-    if following.isspace():
+        return _find_in_field(label, line, start, end, separator)
+    if (pair := _PAIR_VALUE.match(lower, end)) and _PAIR_NAME.search(lower[max(0, start - 48) : start]):
+        return _find_strictly(label, line, pair.end())
+    if line[end : end + 1].isspace():
         if line[start] == "-":
-            return _find_after_flag(line, start, end)
-        return _find_in_prose(line, lower, start, end)
+            return _find_after_flag(label, line, end)
+        return _find_in_prose(label, line, lower, start, end)
     return iter(())
 
 
-def _find_in_field(line: str, start: int, end: int, separator: re.Match[str]) -> Iterator[Finding]:
+def _find_in_field(label: Label, line: str, start: int, end: int, separator: re.Match[str]) -> Iterator[Finding]:
     name, close = line[start:end], separator["close"]
-    label = field_label(line, name, start)
-    if label is None or not _separates(line, start, separator):
+    if not _separates(line, start, separator):
         return
     value = read_value(line, separator.end(), adjoining=not close and not separator["gap"])
     if value is None:
@@ -222,21 +223,15 @@ def _find_in_row(line: str) -> Iterator[Finding]:
             yield Finding(label.value, begin, end)
 
 
-def _find_after_flag(line: str, start: int, end: int) -> Iterator[Finding]:
+def _find_after_flag(label: Label, line: str, end: int) -> Iterator[Finding]:
     """`--password value`, `--api-key "value"`."""
-    label = classify_label(line[start:end].lstrip("-"))
     begin = end + len(line[end : end + 8]) - len(line[end : end + 8].lstrip(" \t"))
-    if label is None or line[begin : begin + 1] in ("", "-", "=", "|", ">"):
-        return
-    if value := read_value(line, begin):
-        begin, stop, quoted = value
-        text = line[begin:stop]
-        sentence = not quoted and _starts_sentence(text, line[stop : stop + 2]) and is_descriptive(text)
-        if not sentence and is_secret_under(label, text, strict=True, quoted=quoted):
-            yield Finding(label.value, begin, stop if quoted else complete_value(line, begin, stop))
+    word = line[begin : begin + 40].split(maxsplit=1)
+    if not word or word[0][0] in "-=|>" or (len(word) > 1 and word[1][0].isalpha() and is_descriptive(word[0])):
+        return iter(())  # nothing, the next flag, or a sentence about the flag
+    return _find_strictly(label, line, begin)
 
 
-_AFTER_NAME = ('"', "'", "\\", " ", ",")
 _PAIR_NAME = re.compile(r"""(?:name|key|variable)(?:\\{0,15}["'])?[ \t]{0,4}[:=][ \t]{0,4}(?:\\{0,15}["'])?$""")
 _PAIR_VALUE = re.compile(
     r"""(?:\\{0,15}["'])?[ \t]{0,4}(?:,[ \t]{0,8}|[ \t]{1,8}|(?<=[ \t]))(?:\\{0,15}["'])?(?:parameter)?value
@@ -245,11 +240,8 @@ _PAIR_VALUE = re.compile(
 )
 
 
-def _find_in_pair(line: str, lower: str, start: int, end: int, position: int) -> Iterator[Finding]:
-    """`{"name": "DB_PASSWORD", "value": "…"}` on one line, and the attribute form of it."""
-    label = classify_label(line[start:end])
-    if label is None or _PAIR_NAME.search(lower[max(0, start - 48) : start]) is None:
-        return
+def _find_strictly(label: Label, line: str, position: int) -> Iterator[Finding]:
+    """The value at `position`, where nothing but a value stands: after a flag, or beside the name in a pair."""
     if value := read_value(line, position):
         begin, stop, quoted = value
         if is_secret_under(label, line[begin:stop], strict=True, quoted=quoted):
@@ -270,13 +262,10 @@ _LEAST_ALONE = 8
 _CLAUSE_END = re.compile(r"[.!?,;)]?(?:\s*$|\s+[A-Z(])|[,;)]")
 
 
-def _find_in_prose(line: str, lower: str, start: int, end: int) -> Iterator[Finding]:
+def _find_in_prose(label: Label, line: str, lower: str, start: int, end: int) -> Iterator[Finding]:
     """What people write: "password is …", "the token I used is …", "with password …", a passphrase in quotes."""
-    if lower[start:end] == "pass":
-        return  # the verb
-    label = field_label(line, line[start:end], start)
-    if label is None or (link := _LINK.match(lower, end)) is None:
-        return
+    if lower[start:end] == "pass" or (link := _LINK.match(lower, end)) is None:
+        return  # "pass" is the verb
     value = read_value(line, link.end())
     if value is None or value[0] == value[1]:
         return

@@ -3,6 +3,7 @@ import { post, problemText } from "./dom.js";
 
 const MAX_EVIDENCE_BYTES = 8 * 1024 * 1024;
 const DRAFT = "opensre-draft-new";
+const TEAM = "opensre-team";
 const FIELDS = ["prompt", "team", "alert", "evidence", "visibility"];
 
 const form = document.querySelector("form[data-composer]");
@@ -18,6 +19,11 @@ function setUp() {
       form.requestSubmit();
     }
   });
+  const team = form.elements.team;
+  if (team.tagName === "SELECT" && !team.value) {
+    const last = localStorage.getItem(TEAM);
+    if ([...team.options].some((option) => option.value && option.value === last)) team.value = last;
+  }
   for (const link of document.querySelectorAll("[data-example]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
@@ -38,6 +44,7 @@ async function onSubmit(event) {
   const answer = body && (await post(form.dataset.api, body));
   if (answer?.ok) {
     sessionStorage.removeItem(DRAFT);
+    localStorage.setItem(TEAM, form.elements.team.value);
     location.assign(form.dataset.threads + answer.body.thread_id);
     return; // stays busy: the page is being left
   }

@@ -1,6 +1,6 @@
 /* The thread page: the log's events become the page, and the page's forms become requests. */
 import { post, problemText } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, utcDateTime } from "./format.js";
 import { Feed } from "./feed.js";
 import { currentWork, emptyState, findObservation, isActive, lastRun, reduceAll } from "./reducer.js";
 import { ActivityView, ENDS, progressWords, statusBadge } from "./render.js";
@@ -41,7 +41,7 @@ const feed = new Feed({
     state = emptyState();
     drawn = emptyState();
     views.clear();
-    turns.querySelectorAll("[data-steps]").forEach((list) => list.replaceChildren());
+    turns.replaceChildren(); // every turn comes again with the log
   },
   onState: showConnection,
   isLive: () => isActive(lastRun(state)),
@@ -93,6 +93,7 @@ function newSection(run) {
   const time = section.querySelector("time");
   time.dateTime = run.at;
   time.textContent = "just now";
+  time.title = utcDateTime(run.at);
   section.querySelector("[data-avatar]").textContent = run.by.slice(0, 1);
   turns.append(section);
   return section;
