@@ -17,8 +17,7 @@ from controlplane.core.errors import MalformedRequest
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
 from controlplane.investigations import selectors, services
-from controlplane.investigations.envelope import LoggedEvent
-from controlplane.investigations.log import read_page
+from controlplane.investigations.log import LogPage, read_page
 from controlplane.investigations.models import Run, Thread
 from controlplane.orgs.selectors import team_for
 from controlplane.runtimes.events import event_schemas
@@ -178,10 +177,9 @@ class ThreadEventsView(APIView):
         limit = limit_of(query, default=500, maximum=MAX_EVENTS)
         actor = actor_of(request)
         thread = selectors.thread_get(actor, thread_id)
-        starter = actor.user_id is not None and thread.starter_id == actor.user_id
-        page = read_page(thread.pk, after=after, limit=limit + 1)
-        more = page[limit:]
-        return HttpResponse(_events_json(page[:limit], bool(more), thread, starter), content_type="application/json")
+        page = read_page(thread.pk, after=after, limit=limit)
+        body = _events_json(page, head=thread.last_seq, starter=selectors.is_starter(actor, thread))
+        return HttpResponse(body, content_type="application/json")
 
 
 class ThreadMessagesView(APIView):
@@ -280,9 +278,8 @@ def _whole_number(text: str, name: str) -> int:
     return int(text)
 
 
-def _events_json(page: list[LoggedEvent], more: bool, thread: Thread, starter: bool) -> bytes:
+def _events_json(page: LogPage, *, head: int, starter: bool) -> bytes:
     """Put the page together from envelopes that are already encoded."""
-    envelopes = b",".join(event.envelope(withheld=not starter and event.audience == "starter") for event in page)
-    following = page[-1].seq if more else None
-    tail = orjson.dumps({"next": following, "head": thread.last_seq})[1:]
+    envelopes = b",".join(event.envelope(starter=starter) for event in page.events)
+    tail = orjson.dumps({"next": page.events[-1].seq if page.more else None, "head": head})[1:]
     return b'{"results":[' + envelopes + b"]," + tail

@@ -5,6 +5,7 @@ It only wakes: a lost or late message costs a moment, never an event, because ev
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final, Generic, ParamSpec
 
 import structlog
 
@@ -12,52 +13,37 @@ from controlplane.investigations.envelope import LoggedEvent
 
 log = structlog.get_logger(__name__)
 
-Listener = Callable[[Sequence[LoggedEvent]], None]
-Waker = Callable[[], None]
-
-_lock = threading.Lock()
-_listeners: tuple[Listener, ...] = ()
-_wakers: tuple[Waker, ...] = ()
+P = ParamSpec("P")
 
 
-def subscribe(listener: Listener) -> Callable[[], None]:
-    """Call ``listener`` with each batch this process commits, on the committing thread; return the unsubscribe call."""
-    global _listeners  # noqa: PLW0603 (one bus per process)
-    with _lock:
-        _listeners = (*_listeners, listener)
+class Subscribers(Generic[P]):
+    """Callables to tell; one that fails is logged and disturbs neither the caller nor the others."""
 
-    def unsubscribe() -> None:
-        global _listeners  # noqa: PLW0603
-        with _lock:
-            _listeners = tuple(item for item in _listeners if item is not listener)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: tuple[Callable[P, None], ...] = ()
 
-    return unsubscribe
+    def add(self, call: Callable[P, None]) -> Callable[[], None]:
+        """Add ``call`` and return what removes it again."""
+        with self._lock:
+            self._calls = (*self._calls, call)
 
+        def remove() -> None:
+            with self._lock:
+                self._calls = tuple(item for item in self._calls if item is not call)
 
-def publish(events: Sequence[LoggedEvent]) -> None:
-    """Tell every listener; one that fails is logged and does not disturb the writer or the others."""
-    for listener in _listeners:
-        try:
-            listener(events)
-        except Exception:
-            log.exception("bus.listener_failed")
+        return remove
 
-
-def on_work(waker: Waker) -> Callable[[], None]:
-    """Call ``waker`` when there may be a run to claim or one to look after; return the unsubscribe call."""
-    global _wakers  # noqa: PLW0603
-    with _lock:
-        _wakers = (*_wakers, waker)
-
-    def unsubscribe() -> None:
-        global _wakers  # noqa: PLW0603
-        with _lock:
-            _wakers = tuple(item for item in _wakers if item is not waker)
-
-    return unsubscribe
+    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call everybody, on this thread."""
+        for call in self._calls:
+            try:
+                call(*args, **kwargs)
+            except Exception:
+                log.exception("bus.subscriber_failed")
 
 
-def wake_workers() -> None:
-    """Wake the workers of this process; those elsewhere poll each second."""
-    for waker in _wakers:
-        waker()
+#: Told each batch of events this process commits, on the committing thread.
+events: Final[Subscribers[[Sequence[LoggedEvent]]]] = Subscribers()
+#: Told when there may be a run to claim or one to look after; workers elsewhere poll each second.
+work: Final[Subscribers[[]]] = Subscribers()

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from controlplane.core import clock
+from controlplane.investigations.models import Audience
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,16 @@ class LoggedEvent:
     audience: str
     data: str
 
-    def envelope(self, *, withheld: bool = False) -> bytes:
-        """Return the encoded envelope ``{"seq","type","thread_id","run_id","at","data"}``.
+    def is_for(self, *, starter: bool) -> bool:
+        """Return whether a reader (the thread's starter or anybody else who may read it) gets the data."""
+        return starter or self.audience == Audience.THREAD
 
-        ``withheld`` replaces the data for a reader outside the event's audience; the ``seq`` stays: nobody sees a hole.
+    def envelope(self, *, starter: bool = True) -> bytes:
+        """Return the encoded envelope ``{"seq","type","thread_id","run_id","at","data"}`` for a reader.
+
+        A reader outside the audience gets ``{"withheld": true}`` as data; the ``seq`` stays: nobody sees a hole.
         """
-        data = '{"withheld":true}' if withheld else self.data
+        data = self.data if self.is_for(starter=starter) else '{"withheld":true}'
         run_id = f'"{self.run_id}"' if self.run_id else "null"
         return (
             f'{{"seq":{self.seq},"type":"{self.type}","thread_id":"{self.thread_id}","run_id":{run_id},'

@@ -7,9 +7,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
 
 import structlog
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from pydantic import BaseModel
 
@@ -20,7 +24,6 @@ from controlplane.investigations.lifecycle import (
     Claim,
     EndStatus,
     Outcome,
-    open_tools_closed,
     run_finish,
     run_suspend,
 )
@@ -40,6 +43,21 @@ STOP_GRACE_SECONDS = 3.0
 WRITE_PATIENCE_SECONDS = 120.0
 
 
+_ASKING: Final = frozenset({EventType.QUESTION, EventType.APPROVAL})
+_OPEN_TOOLS: Final = {
+    "interrupted": "The run was stopped before this tool answered.",
+    "timeout": "The run's time was used up before this tool answered.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A runtime that waits, and what it asks: the last event before, not yet in the log."""
+
+    suspend: Suspend
+    asking: RuntimeEvent | None
+
+
 class Execution:
     """The work on one claim. ``control`` is given to the keeper, which feeds it from outside."""
 
@@ -50,6 +68,8 @@ class Execution:
         self._last_seq = 0
         self._result: events.Result | None = None
         self._error: events.Error | None = None
+        self._began = time.monotonic()
+        self.renew_at = self._began + settings.LEASE_SECONDS / 3
         self._stop_reason: tuple[EndStatus, str] = ("interrupted", "stopped")
 
     def stop(self, status: EndStatus, reason: str) -> None:
@@ -73,10 +93,11 @@ class Execution:
             await self._finish("failed", "internal_error", error=_internal_error())
             return
         self._last_seq = row.last_seq
+        time_left = max(turn.limits.wall_clock_s - row.worked_seconds, 0.0)
         work = asyncio.create_task(self._work(turn, row), name=f"run-{self.claim.run_id}")
         stop = asyncio.create_task(self.control.stopped.wait())
         try:
-            await asyncio.wait({work, stop}, timeout=turn.limits.wall_clock_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stop}, timeout=time_left, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 if not self.control.stopped.is_set():
                     self.stop("timeout", "wall_clock")
@@ -87,54 +108,55 @@ class Execution:
             await asyncio.gather(work, stop, return_exceptions=True)
         await self._conclude(work)
 
-    async def _let_stop(self, work: "asyncio.Task[Suspend | None]") -> None:
+    async def _let_stop(self, work: "asyncio.Task[Suspended | None]") -> None:
         """Give a runtime that was asked to stop a moment to say what it has; one that lost its lease gets none."""
         if not self.control.lease_lost:
             await asyncio.wait({work}, timeout=STOP_GRACE_SECONDS)
 
-    async def _work(self, turn: TurnContext, row: TurnRow) -> Suspend | None:
+    async def _work(self, turn: TurnContext, row: TurnRow) -> "Suspended | None":
+        """Record what the runtime emits; what it asks is held back until it waits, so that nobody can answer before."""
         items: AsyncIterator[RuntimeEvent | Suspend] = get_runtime(row.runtime).run(turn)
+        asking: RuntimeEvent | None = None
         async with aclosing(items) as stream:  # type: ignore[type-var]  # runtimes are async generators
             async for item in stream:
                 if isinstance(item, Suspend):
-                    return item
-                await self._record(item)
+                    return Suspended(item, asking)
+                if asking is not None:
+                    await self._record(asking)
+                asking = item if item.type in _ASKING else None
+                if asking is None:
+                    await self._record(item)
+        if asking is not None:
+            await self._record(asking)
         return None
 
     async def _record(self, item: RuntimeEvent) -> None:
+        await self._append(await self._encoded(item))
         if isinstance(item.data, events.Result):
             self._result = item.data
         elif isinstance(item.data, events.Error):
             self._error = item.data
-        await self._append([new_event(item.type, item.data, run_id=self.claim.run_id)])
         if taken := self.control.taken():
             await self._patiently(_messages_delivered, self.claim, taken)
 
-    async def _append(self, new: list[NewEvent]) -> None:
+    async def _encoded(self, item: RuntimeEvent) -> NewEvent:
+        """Encode and redact in a thread: a large output must not hold up the loop's other runs."""
+        return await self._database.call(new_event, item.type, item.data, run_id=self.claim.run_id)
+
+    async def _append(self, event: NewEvent) -> None:
         """Append under the fence, through a locked or restarted database, exactly once.
 
         A commit whose answer was lost looks like a failure: before trying again the log is asked whether it is there.
         """
-        deadline = time.monotonic() + WRITE_PATIENCE_SECONDS
-        pause = 0.05
-        unsure = False
-        while True:
-            try:
-                if unsure and (found := await self._database.call(_find_last, self.claim, self._last_seq, new)):
-                    self._last_seq = found
-                    return
-                logged = await self._database.call(
-                    append, thread_id=self.claim.thread_id, events=new, fence=self.claim.fence
-                )
-            except (OperationalError, InterfaceError):
-                if time.monotonic() > deadline or self.control.lease_lost:
-                    raise
-                unsure = True
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 2.0)
-            else:
-                self._last_seq = logged[-1].seq
-                return
+        tried = False
+
+        def append_once() -> int:
+            nonlocal tried
+            found = _find(self.claim, self._last_seq, event) if tried else None
+            tried = True
+            return found or append(thread_id=self.claim.thread_id, events=[event], fence=self.claim.fence)[-1].seq
+
+        self._last_seq = await self._patiently(append_once)
 
     async def _patiently(self, job: Callable[..., Any], *args: Any) -> Any:
         """Run a job that may be repeated, until the database answers."""
@@ -149,7 +171,7 @@ class Execution:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
 
-    async def _conclude(self, work: "asyncio.Task[Suspend | None]") -> None:
+    async def _conclude(self, work: "asyncio.Task[Suspended | None]") -> None:
         if self.control.lease_lost:
             raise LeaseLost(str(self.claim.run_id))
         failure = None if work.cancelled() else work.exception()
@@ -161,9 +183,8 @@ class Execution:
         elif failure is not None:
             log.error("run.runtime_failed", run_id=str(self.claim.run_id), exc_info=failure)
             await self._finish("failed", "runtime_error", error=_internal_error())
-        elif not work.cancelled() and (suspend := work.result()) is not None:
-            if not await self._patiently(_suspend, self.claim, suspend):
-                await self._finish("interrupted", "stopped")
+        elif not work.cancelled() and (suspended := work.result()) is not None:
+            await self._suspend(suspended)
         elif self._error is not None and self._result is None:
             await self._finish("failed", self._error.code, error=self._error)
         elif self._result is None:
@@ -171,38 +192,43 @@ class Execution:
         else:
             await self._finish("completed", "" if self._result.success else self._result.subtype)
 
+    async def _suspend(self, suspended: "Suspended") -> None:
+        asking = [] if suspended.asking is None else [await self._encoded(suspended.asking)]
+        suspend = partial(
+            run_suspend,
+            self.claim,
+            request_id=suspended.suspend.request_id,
+            expires_at=suspended.suspend.expires_at,
+            asking=asking,
+            worked=timedelta(seconds=time.monotonic() - self._began),
+        )
+        if not await self._patiently(suspend):
+            await self._finish("interrupted", "stopped")
+
     async def _finish(self, status: EndStatus, reason: str, *, error: events.Error | None = None) -> None:
-        """End the run; without a ``result`` it gets one that says how it ended, so that every client sees an answer."""
-        said = error is not None and error is self._error
-        await self._patiently(_finish, self.claim, status, reason, error, self._result, said)
+        """End the run. Without an error, the log gets a result that says how it ended unless it has one already."""
+        said = self._result.text if self._result else (error.message if error else "")
+        outcome = Outcome(
+            status,
+            reason=reason,
+            headline=_headline(said),
+            closing=[self._event(EventType.ERROR, error)] if error is not None and error is not self._error else (),
+            answer=self._event(EventType.RESULT, _closing_result(status, reason)) if error is None else None,
+            open_tools=_OPEN_TOOLS.get(status, "The run ended before this tool answered."),
+        )
+        await self._patiently(run_finish, self.claim, outcome)
         log.info("run.ended", run_id=str(self.claim.run_id), status=status, reason=reason)
 
-
-# ---- jobs, run in a database thread ----------------------------------------------------------------------------------
-
-
-def _suspend(claim: Claim, suspend: Suspend) -> bool:
-    return run_suspend(claim, request_id=suspend.request_id, expires_at=suspend.expires_at)
+    def _event(self, type_: EventType, data: BaseModel) -> NewEvent:
+        return new_event(type_, data, run_id=self.claim.run_id)
 
 
-def _finish(
-    claim: Claim,
-    status: EndStatus,
-    reason: str,
-    error: events.Error | None,
-    result: events.Result | None,
-    said: bool,
-) -> None:
-    """End the run in one transaction; ``said``: the error is in the log already."""
-    note = "The run was stopped before this tool answered." if status != "timeout" else "The run's time was used up."
-    closing = open_tools_closed(claim.thread_id, claim.run_id, note)
-    if error is not None and not said:
-        closing.append(_event(claim, EventType.ERROR, error))
-    if result is None and error is None:
-        result = _closing_result(status, reason)
-        closing.append(_event(claim, EventType.RESULT, result))
-    headline = result.text if result else (error.message if error else "")
-    run_finish(claim, Outcome(status, reason=reason, headline=_headline(headline), closing=closing))
+def _find(claim: Claim, after: int, event: NewEvent) -> int | None:
+    """Return the ``seq`` of ``event`` if it is in the log after ``after``; only this claim writes such."""
+    rows = Event.objects.filter(
+        thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=event.type, data=event.data
+    )
+    return rows.order_by("seq").values_list("seq", flat=True).first()
 
 
 def _closing_result(status: EndStatus, reason: str) -> events.Result:
@@ -218,18 +244,6 @@ def _headline(text: str) -> str:
     return next((line.strip(" #*_`") for line in text.splitlines() if line.strip(" #*_`")), "")
 
 
-def _event(claim: Claim, type_: EventType, data: BaseModel) -> NewEvent:
-    return new_event(type_, data, run_id=claim.run_id)
-
-
-def _find_last(claim: Claim, after: int, new: list[NewEvent]) -> int | None:
-    """Return the ``seq`` of ``new``'s last event if it is in the log after ``after``; only this claim writes such."""
-    rows = Event.objects.filter(
-        thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=new[-1].type, data=new[-1].data
-    )
-    return rows.order_by("seq").values_list("seq", flat=True).first()
-
-
 @transaction.atomic
 def _messages_delivered(claim: Claim, message_ids: list[Any]) -> None:
     """Record that the running turn took up messages, and say so to everybody."""
@@ -242,7 +256,7 @@ def _messages_delivered(claim: Claim, message_ids: list[Any]) -> None:
     merged = events.MessageQueued(message_id=str(messages[-1].pk), text="", by="", pending_count=max(left, 0))
     append(
         thread_id=claim.thread_id,
-        events=[_event(claim, EventType.MESSAGE_QUEUED, merged)],
+        events=[new_event(EventType.MESSAGE_QUEUED, merged, run_id=claim.run_id)],
         fence=claim.fence,
     )
     pending.update(delivered_at=now, run_id=claim.run_id)

@@ -14,7 +14,7 @@ from controlplane.core.actor import Actor, Channel, system_actor
 from controlplane.core.errors import Conflict
 from controlplane.investigations import bus
 from controlplane.investigations.log import read_page
-from controlplane.investigations.models import Run
+from controlplane.investigations.models import Run, RunStatus
 from controlplane.investigations.services import Started, run_interrupt
 from controlplane.investigations.sweeper import Sweeper
 from controlplane.investigations.worker import Worker
@@ -33,37 +33,60 @@ def follow(started: Started, show: Callable[[dict[str, Any]], None]) -> str:
         started: the thread and run.
         show: called with each envelope, in order.
     """
-    worker = Worker(concurrency=1, only=started.run.pk)
-    working = threading.Thread(target=worker.run, name="cli-worker", daemon=True)
+    working = _Working(started.run.pk)
     sweeper = Sweeper()
     changed = threading.Event()
-    unsubscribe = bus.subscribe(lambda _events: changed.set())
+    unsubscribe = bus.events.add(lambda _events: changed.set())
     restore = _stop_on_interrupt(started)
-    working.start()
     sweeper.start()
     try:
-        _show_until_ended(started, show, changed)
+        _show_until_ended(started, show, changed, working)
     finally:
         signal.signal(signal.SIGINT, restore)
         unsubscribe()
-        worker.stop()
-        working.join(timeout=20)
+        working.stop()
         sweeper.end()
     return Run.objects.values_list("status", flat=True).get(pk=started.run.pk)
 
 
-def _show_until_ended(started: Started, show: Callable[[dict[str, Any]], None], changed: threading.Event) -> None:
+class _Working:
+    """This process's offer to work on the run: again and again, since a run that waited for a person is queued anew."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self._run_id = run_id
+        self._worker: Worker | None = None
+        self._thread: threading.Thread | None = None
+
+    def keep_on(self) -> None:
+        """Have a worker ready for the run while it is queued."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if Run.objects.filter(pk=self._run_id, status=RunStatus.QUEUED).exists():
+            self._worker = Worker(concurrency=1, only=self._run_id)
+            self._thread = threading.Thread(target=self._worker.run, name="cli-worker", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        if self._worker is not None and self._thread is not None:
+            self._worker.stop()
+            self._thread.join(timeout=20)
+
+
+def _show_until_ended(
+    started: Started, show: Callable[[dict[str, Any]], None], changed: threading.Event, working: _Working
+) -> None:
     seq = 0
     while True:
+        working.keep_on()
         changed.clear()
         page = read_page(started.thread.pk, after=seq, limit=500)
-        for event in page:
+        for event in page.events:
             envelope = orjson.loads(event.envelope())
             show(envelope)
             seq = event.seq
             if event.type == "run_ended" and event.run_id == started.run.pk:
                 return
-        if not page:
+        if not page.events:
             changed.wait(POLL_SECONDS)
 
 

@@ -19,11 +19,11 @@ from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.log import read_heads, read_page
-from controlplane.investigations.models import Audience
 
 log = structlog.get_logger(__name__)
 
 RING_FRAMES: Final = 4096
+RING_BYTES: Final = 4 * 1024 * 1024
 PRELOADED_FRAMES: Final = 512
 PAGE_EVENTS: Final = 500
 POLL_SECONDS: Final = 0.25
@@ -39,7 +39,7 @@ class Frame:
 
     @classmethod
     def of(cls, event: LoggedEvent) -> Self:
-        withheld = None if event.audience == Audience.THREAD else _sse(event, event.envelope(withheld=True))
+        withheld = None if event.is_for(starter=False) else _sse(event, event.envelope(starter=False))
         return cls(event.seq, _sse(event, event.envelope()), withheld)
 
     def bytes_for(self, *, starter: bool) -> bytes:
@@ -51,7 +51,7 @@ def _sse(event: LoggedEvent, envelope: bytes) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), envelope)
 
 
-class Channel:
+class WatchedThread:
     """One watched thread: the newest frames, contiguous up to ``head``, and who waits for more."""
 
     def __init__(self, thread_id: UUID) -> None:
@@ -59,7 +59,8 @@ class Channel:
         self.head = 0
         self.viewers = 0
         self.opened: asyncio.Task[None] | None = None
-        self._ring: deque[Frame] = deque(maxlen=RING_FRAMES)
+        self._ring: deque[Frame] = deque()
+        self._ring_bytes = 0
         self._reading: asyncio.Task[None] | None = None
         self._read_again = False
         self._waiters: set[asyncio.Event] = set()
@@ -68,17 +69,24 @@ class Channel:
         """Add the frames that continue the ring; ``False`` when one is missing before them."""
         for frame in frames:
             if frame.seq == self.head + 1:
-                self._ring.append(frame)
-                self.head = frame.seq
+                self._keep(frame)
             elif frame.seq > self.head:
                 self.wake()
                 return False
         self.wake()
         return True
 
+    def _keep(self, frame: Frame) -> None:
+        self._ring.append(frame)
+        self._ring_bytes += len(frame.full)
+        self.head = frame.seq
+        while len(self._ring) > RING_FRAMES or (self._ring_bytes > RING_BYTES and len(self._ring) > 1):
+            self._ring_bytes -= len(self._ring.popleft().full)
+
     def start_at(self, seq: int) -> None:
         """Begin an empty ring after ``seq``."""
         self._ring.clear()
+        self._ring_bytes = 0
         self.head = seq
 
     def after(self, cursor: int) -> list[Frame] | None:
@@ -127,8 +135,8 @@ class Channel:
             self._read_again = False
             page = await database.call(read_page, self.thread_id, after=self.head, limit=PAGE_EVENTS)
             metrics.hub_log_reads_total.labels(why="catch_up").inc()
-            self.push([Frame.of(event) for event in page])
-            self._read_again = self._read_again or len(page) == PAGE_EVENTS
+            self.push([Frame.of(event) for event in page.events])
+            self._read_again = self._read_again or page.more
 
 
 def _nothing() -> None:
@@ -141,7 +149,7 @@ class Hub:
     def __init__(self) -> None:
         self.database = DatabaseThreads(threads=2, name="hub-db")
         self.draining = asyncio.Event()
-        self._channels: dict[UUID, Channel] = {}
+        self._channels: dict[UUID, WatchedThread] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._poller: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = _nothing
@@ -149,7 +157,7 @@ class Hub:
     def start(self) -> None:
         """Begin to listen; must be called on the loop that will serve the viewers."""
         self._loop = asyncio.get_running_loop()
-        self._unsubscribe = bus.subscribe(self._from_any_thread)
+        self._unsubscribe = bus.events.add(self._from_any_thread)
         self._poller = asyncio.create_task(self._poll(), name="hub-poll")
 
     async def stop(self) -> None:
@@ -172,9 +180,9 @@ class Hub:
         return self._poller is not None and not self._poller.done()
 
     @contextlib.asynccontextmanager
-    async def watch(self, thread_id: UUID) -> AsyncIterator[Channel]:
+    async def watch(self, thread_id: UUID) -> AsyncIterator[WatchedThread]:
         """Yield the thread's live channel: registered first, then read, so nothing falls between."""
-        channel = self._channels.setdefault(thread_id, Channel(thread_id))
+        channel = self._channels.setdefault(thread_id, WatchedThread(thread_id))
         channel.viewers += 1
         try:
             if channel.opened is None:
@@ -190,9 +198,9 @@ class Hub:
         """Return a page of frames from the log, for a viewer behind the ring."""
         page = await self.database.call(read_page, thread_id, after=after, limit=PAGE_EVENTS)
         metrics.hub_log_reads_total.labels(why="viewer").inc()
-        return [Frame.of(event) for event in page]
+        return [Frame.of(event) for event in page.events]
 
-    async def _open(self, channel: Channel) -> None:
+    async def _open(self, channel: WatchedThread) -> None:
         """Fill a new channel with the newest part of the log; the bus is already feeding it meanwhile."""
         heads = await self.database.call(read_heads, [channel.thread_id])
         channel.start_at(max(heads.get(channel.thread_id, 0) - PRELOADED_FRAMES, 0))

@@ -10,17 +10,20 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+import orjson
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, QuerySet
+from django.db.models import F, Min, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from controlplane.configs.limits import limits_for
 from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, new_event
-from controlplane.investigations.models import Event, Message, Run, RunStatus, Thread
+from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
+from controlplane.orgs.models import Node
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
 
@@ -28,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 EndStatus = Literal["completed", "failed", "interrupted", "timeout"]
 
-CLAIM_CANDIDATES = 50
+CLAIM_TEAMS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ends. ``closing`` events are appended just before ``run_ended``."""
+    """How a run ends.
+
+    ``closing`` events are appended just before ``run_ended``; ``answer`` too, if the log holds no result of the run
+    yet: every client waits for one. Tool calls still open are closed with the words of ``open_tools``.
+    """
 
     status: EndStatus
     reason: str = ""
     headline: str = ""
     closing: Sequence[NewEvent] = ()
+    answer: NewEvent | None = None
+    open_tools: str = "The run ended before this tool answered."
 
 
 def lease_period() -> timedelta:
@@ -62,48 +71,52 @@ def lease_period() -> timedelta:
 
 
 def run_claim(*, owner: str, only: UUID | None = None) -> Claim | None:
-    """Claim the oldest queued run whose team has room, and return it, or ``None``.
+    """Claim the oldest queued run of a team that has room, and return it, or ``None``.
+
+    Teams come in the order of their oldest waiting run, so a team at its limit holds up nobody else.
 
     Args:
         owner: the worker's name, for people; the fence is the epoch.
         only: claim this run or none.
     """
-    candidates = _claimable(only).values_list("pk", "thread_id", "thread__node_id")[:CLAIM_CANDIDATES]
-    room: dict[UUID, bool] = {}
-    for run_id, thread_id, node_id in candidates:
-        if node_id not in room:
-            room[node_id] = _has_room(node_id)
-        if room[node_id] and (claim := _claim(owner, run_id, thread_id)):
+    queued = Run.objects.filter(status=RunStatus.QUEUED)
+    if only:
+        queued = queued.filter(pk=only)
+    teams = queued.values_list("thread__node_id").annotate(first=Min("created_at")).order_by("first")
+    for node_id, _ in teams[:CLAIM_TEAMS]:
+        claim = _claim(owner, node_id, only)
+        if claim is not None:
             metrics.runs_claimed_total.inc()
             return claim
     return None
 
 
-def _claimable(only: UUID | None) -> QuerySet[Run]:
-    runs = Run.objects.filter(status=RunStatus.QUEUED).order_by("created_at", "id")
-    return runs.filter(pk=only) if only else runs
-
-
-def _has_room(node_id: UUID) -> bool:
-    limit = limits_for(config_effective(node_id=node_id).document).concurrent_runs
-    return Run.objects.filter(thread__node_id=node_id, status=RunStatus.RUNNING).count() < limit
-
-
 @transaction.atomic
-def _claim(owner: str, run_id: UUID, thread_id: UUID) -> Claim | None:
+def _claim(owner: str, node_id: UUID, only: UUID | None) -> Claim | None:
+    limit = limits_for(config_effective(node_id=node_id).document).concurrent_runs
+    # The team's row is the lock under which its running runs are counted, or two workers would both see the last place.
+    Node.objects.select_for_update(no_key=True).get(pk=node_id)
+    runs = Run.objects.filter(thread__node_id=node_id)
+    if runs.filter(status=RunStatus.RUNNING).count() >= limit:
+        return None
+    queued = runs.filter(status=RunStatus.QUEUED, **({"pk": only} if only else {})).order_by("created_at", "id")
+    candidate = queued.values_list("pk", "thread_id").first()
+    if candidate is None:
+        return None
+    run_id, thread_id = candidate
     taken = Thread.objects.filter(pk=thread_id, active_run=run_id, lease_until__isnull=True).update(
         epoch=F("epoch") + 1, lease_owner=owner, lease_until=clock.lease_now(plus=lease_period())
     )
-    if not taken:
-        return None
-    now = clock.now()
-    started = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(
-        status=RunStatus.RUNNING, attempt=F("attempt") + 1, waiting_for="", waiting_until=None
+    started = taken and Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(
+        status=RunStatus.RUNNING,
+        attempt=F("attempt") + 1,
+        waiting_for="",
+        waiting_until=None,
+        started_at=Coalesce("started_at", Value(clock.now())),
     )
     if not started:
         transaction.set_rollback(True)
         return None
-    Run.objects.filter(pk=run_id, started_at__isnull=True).update(started_at=now)
     epoch = Thread.objects.values_list("epoch", flat=True).get(pk=thread_id)
     attempt = Run.objects.values_list("attempt", flat=True).get(pk=run_id)
     return Claim(thread_id, Fence(run_id, epoch), attempt)
@@ -124,18 +137,36 @@ def _held(claim: Claim) -> QuerySet[Thread]:
 
 
 @transaction.atomic
-def run_suspend(claim: Claim, *, request_id: str, expires_at: datetime | None) -> bool:
+def run_suspend(
+    claim: Claim,
+    *,
+    request_id: str,
+    expires_at: datetime | None,
+    asking: Sequence[NewEvent] = (),
+    worked: timedelta = timedelta(),
+) -> bool:
     """Put the run to ``waiting``: it gives up its lease and holds no worker until it is resumed.
+
+    Args:
+        asking: the ``question`` or ``approval``, appended in the same transaction, so that nobody can answer before the
+            run waits.
+        worked: how long the run was worked on in this claim, counted against its wall clock.
 
     Returns ``False``, changing nothing, when somebody asked the run to stop meanwhile: it must end instead.
 
     Raises:
         LeaseLost: the claim no longer holds.
     """
+    if asking:
+        append(thread_id=claim.thread_id, events=asking, fence=claim.fence)
     if not _held(claim).update(lease_owner="", lease_until=None):
         raise LeaseLost(str(claim.run_id))
     suspended = Run.objects.filter(pk=claim.run_id, interrupt_requested_at__isnull=True).update(
-        status=RunStatus.WAITING, waiting_for=request_id, waiting_until=expires_at, resume=None
+        status=RunStatus.WAITING,
+        waiting_for=request_id,
+        waiting_until=expires_at,
+        resume=None,
+        worked_seconds=F("worked_seconds") + worked.total_seconds(),
     )
     if not suspended:
         transaction.set_rollback(True)
@@ -149,15 +180,14 @@ def run_finish(claim: Claim, outcome: Outcome) -> None:
     Raises:
         LeaseLost: the claim no longer holds; nothing was written.
     """
-    if outcome.closing:
-        append(thread_id=claim.thread_id, events=outcome.closing, fence=claim.fence)
-    if not _held(claim).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None):
+    taken = _held(claim).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None)
+    if not taken:
         raise LeaseLost(str(claim.run_id))
     _end(claim.thread_id, claim.run_id, outcome)
 
 
 def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
-    """Record the end of a run whose thread's row this transaction has already taken."""
+    """Record the end of a run whose thread's row this transaction has already taken: nobody else can write any more."""
     run = Run.objects.get(pk=run_id)
     ended_at = clock.now()
     duration = ended_at - run.created_at
@@ -169,12 +199,19 @@ def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
         waiting_for="",
         waiting_until=None,
     )
+    closing = [*_open_tools_closed(thread_id, run_id, outcome.open_tools), *outcome.closing]
+    if outcome.answer is not None and not _has_result(thread_id, run_id):
+        closing.append(outcome.answer)
     ended = events.RunEnded(
         status=outcome.status, reason=outcome.reason, duration_ms=int(duration.total_seconds() * 1000)
     )
-    append(thread_id=thread_id, events=[new_event(EventType.RUN_ENDED, ended, run_id=run_id)])
+    append(thread_id=thread_id, events=[*closing, new_event(EventType.RUN_ENDED, ended, run_id=run_id)])
     transaction.on_commit(lambda: _count_end(outcome.status, duration))
     _start_waiting_messages(thread_id, run)
+
+
+def _has_result(thread_id: UUID, run_id: UUID) -> bool:
+    return Event.objects.filter(thread_id=thread_id, run_id=run_id, type=EventType.RESULT).exists()
 
 
 def _count_end(status: str, duration: timedelta) -> None:
@@ -248,7 +285,7 @@ def run_queue(run: Run, *, sample: bool = False) -> None:
         run_id=str(run.pk), prompt=run.prompt, by=run.requested_by_label, runtime=run.runtime, sample=sample
     )
     append(thread_id=run.thread_id, events=[new_event(EventType.RUN_STARTED, started, run_id=run.pk)])
-    transaction.on_commit(bus.wake_workers)
+    transaction.on_commit(bus.work.tell)
 
 
 # ---- transitions from outside the worker -----------------------------------------------------------------------------
@@ -257,8 +294,6 @@ def run_queue(run: Run, *, sample: bool = False) -> None:
 def run_end_unclaimed(thread: Thread, run: Run, outcome: Outcome) -> None:
     """End a queued or waiting run, which no worker holds. The caller's transaction has locked the thread's row."""
     Thread.objects.filter(pk=thread.pk).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None, active_run=None)
-    if outcome.closing:
-        append(thread_id=thread.pk, events=outcome.closing)
     _end(thread.pk, run.pk, outcome)
 
 
@@ -271,7 +306,7 @@ def run_resume(run_id: UUID, *, request_id: str, resume: dict[str, Any]) -> bool
         status=RunStatus.QUEUED, waiting_for="", waiting_until=None, resume=resume
     )
     if resumed:
-        transaction.on_commit(bus.wake_workers)
+        transaction.on_commit(bus.work.tell)
     return bool(resumed)
 
 
@@ -312,35 +347,33 @@ def _take_over(thread_id: UUID, epoch: int, run_id: UUID | None, owner: str) -> 
     if not taken or run_id is None:
         return bool(taken)
     log.warning("run.lease_expired", run_id=str(run_id), owner=owner)
-    closing = open_tools_closed(thread_id, run_id, "The worker was lost before this tool answered.")
-    if closing:
-        append(thread_id=thread_id, events=closing)
-    _end(thread_id, run_id, Outcome("interrupted", reason="worker_lost"))
+    lost = "The worker was lost before this tool answered."
+    _end(thread_id, run_id, Outcome("interrupted", reason="worker_lost", open_tools=lost))
     return True
 
 
-def open_tools_closed(thread_id: UUID, run_id: UUID, error: str) -> list[NewEvent]:
-    """Return a ``tool_end`` for every tool call of the run that has none, so that no reader waits for one."""
+def _open_tools_closed(thread_id: UUID, run_id: UUID, error: str) -> list[NewEvent]:
+    """Return a ``tool_end`` for every tool call of the run that has none, so that no reader waits for one.
+
+    Reads only what it needs of each event, leniently: an end must never fail over what was written before.
+    """
     rows = Event.objects.filter(
         thread_id=thread_id, run_id=run_id, type__in=[EventType.TOOL_START, EventType.TOOL_END]
     ).order_by("seq")
-    still_open: dict[str, events.ToolStart] = {}
-    for type_, data in rows.values_list("type", "data"):
+    still_open: dict[str, tuple[dict[str, Any], str]] = {}
+    for type_, data, audience in rows.values_list("type", "data", "audience"):
+        call = orjson.loads(data)
         if type_ == EventType.TOOL_START:
-            start = events.ToolStart.model_validate_json(data)
-            still_open[start.tool_use_id] = start
+            still_open[call["tool_use_id"]] = (call, audience)
         else:
-            still_open.pop(events.ToolEnd.model_validate_json(data).tool_use_id, None)
-    return [
-        new_event(
-            EventType.TOOL_END,
-            events.ToolEnd(
-                **start.model_dump(exclude={"input", "description"}), success=False, error=error, summary="interrupted"
-            ),
-            run_id=run_id,
-        )
-        for start in still_open.values()
-    ]
+            still_open.pop(call["tool_use_id"], None)
+    return [_closed(run_id, call, audience, error) for call, audience in still_open.values()]
+
+
+def _closed(run_id: UUID, call: dict[str, Any], audience: str, error: str) -> NewEvent:
+    known = {name: call[name] for name in (*events.Attribution.model_fields, "name") if name in call}
+    end = events.ToolEnd(**known, success=False, error=error, summary="interrupted")
+    return new_event(EventType.TOOL_END, end, run_id=run_id, audience=Audience(audience))
 
 
 @transaction.atomic
@@ -351,9 +384,3 @@ def _time_out_question(thread_id: UUID, run_id: UUID, request_id: str) -> bool:
     timeout = events.QuestionTimeout(request_id=request_id, message="Nobody answered in time; the agent goes on.")
     append(thread_id=thread_id, events=[new_event(EventType.QUESTION_TIMEOUT, timeout, run_id=run_id)])
     return True
-
-
-def count_active() -> dict[str, int]:
-    """Return how many runs are in each active state, for health and metrics."""
-    rows = Run.objects.filter(status__in=[RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
-    return dict(rows.values_list("status").annotate(count=Count("pk")))

@@ -8,13 +8,13 @@ row exists: no raw copy of an event is ever stored.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from controlplane.core import clock
 from controlplane.core.redaction import redact_json
@@ -23,8 +23,13 @@ from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.models import Audience, Event, Thread
 from controlplane.runtimes.events import EVENT_DATA, EventType
 
-MAX_DATA_BYTES = 1024 * 1024
-"""The largest data of one event in bytes; a larger one is replaced by a notice that says so."""
+MAX_DATA_BYTES: Final = 512 * 1024
+"""The largest data of one event in bytes; of a larger one the long texts are cut, and each cut says so."""
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""About how much one page of the log holds at most, whatever number of events was asked for."""
+_PIECE_EVENTS: Final = 100
+_CUT_TEXT: Final = 1_500
+_CUT_ITEMS: Final = 200
 
 
 class LeaseLost(Exception):
@@ -59,7 +64,7 @@ def new_event(
     """
     if not isinstance(data, EVENT_DATA[type_]):
         raise TypeError(f"{type_} needs data of type {EVENT_DATA[type_].__name__}")
-    value = redact_json(data.model_dump(mode="json"))
+    value = _fitted(type(data), redact_json(data.model_dump(mode="json")))
     encoded = _encode(value)
     if len(encoded) > MAX_DATA_BYTES:
         encoded = _encode(_oversized(type(data), value, len(encoded)))
@@ -91,14 +96,34 @@ def append(*, thread_id: UUID, events: Sequence[NewEvent], fence: Fence | None =
     return logged
 
 
-def read_page(thread_id: UUID, *, after: int, limit: int) -> list[LoggedEvent]:
-    """Return up to ``limit`` events with ``seq`` greater than ``after``, in order. One indexed query."""
-    rows = (
-        Event.objects.filter(thread_id=thread_id, seq__gt=after)
-        .order_by("seq")
-        .values_list("seq", "run_id", "type", "at", "audience", "data")[:limit]
-    )
-    return [LoggedEvent(thread_id, *row) for row in rows]
+class LogPage(NamedTuple):
+    """Consecutive events, and whether there are more after them."""
+
+    events: list[LoggedEvent]
+    more: bool
+
+
+def read_page(thread_id: UUID, *, after: int, limit: int) -> LogPage:
+    """Return up to ``limit`` events with ``seq`` greater than ``after``, in order, about 4 MiB of them at most.
+
+    One indexed query for every hundred events.
+    """
+    events: list[LoggedEvent] = []
+    size = 0
+    while True:
+        wanted = min(_PIECE_EVENTS, limit - len(events)) + 1
+        rows = (
+            Event.objects.filter(thread_id=thread_id, seq__gt=events[-1].seq if events else after)
+            .order_by("seq")
+            .values_list("seq", "run_id", "type", "at", "audience", "data")[:wanted]
+        )
+        piece = [LoggedEvent(thread_id, *row) for row in rows]
+        events += piece[: wanted - 1]
+        size += sum(len(event.data) for event in piece)
+        if len(piece) < wanted:
+            return LogPage(events, more=False)
+        if len(events) >= limit or size >= PAGE_BYTES:
+            return LogPage(events, more=True)
 
 
 def read_heads(thread_ids: Iterable[UUID]) -> dict[UUID, int]:
@@ -109,7 +134,7 @@ def read_heads(thread_ids: Iterable[UUID]) -> dict[UUID, int]:
 def _announce(logged: list[LoggedEvent]) -> None:
     for event in logged:
         metrics.events_appended_total.labels(type=event.type).inc()
-    bus.publish(logged)
+    bus.events.tell(logged)
 
 
 def _append_postgres(thread_id: UUID, events: Sequence[NewEvent], fence: Fence | None, at: datetime) -> int | None:
@@ -179,21 +204,38 @@ def _encode(value: Any) -> bytes:
     return orjson.dumps(value, default=str)
 
 
-def _oversized(model: type[BaseModel], redacted: Any, size: int) -> Any:
-    """Return ``redacted`` with its long strings and lists cut; as a last resort its required fields with a notice."""
+def _fitted(model: type[BaseModel], value: Any) -> Any:
+    """Return redacted ``value`` as the model accepts it: a marker may have made a text longer than its field allows.
+
+    What is stored must be readable again, or one odd event would make a whole thread unreadable.
+    """
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        for problem in error.errors():
+            if problem["type"] != "string_too_long":
+                raise
+            *path, last = problem["loc"]
+            holder = reduce(lambda held, key: held[key], path, value)
+            holder[last] = holder[last][: problem["ctx"]["max_length"]]
+    return value
+
+
+def _oversized(model: type[BaseModel], value: Any, size: int) -> Any:
+    """Return ``value`` with its long texts and lists cut; as a last resort only its required fields."""
     note = f" … [cut: the event had {size} bytes, at most {MAX_DATA_BYTES} are kept]"
-    short = _cut(redacted, 2000, note)
+    short = _cut(value, _CUT_TEXT, note)
     if len(_encode(short)) <= MAX_DATA_BYTES:
         return short
-    kept = {name: _cut(redacted[name], 200, "") for name, field in model.model_fields.items() if field.is_required()}
-    return {**kept, "cut": note.strip()} if len(_encode(kept)) <= MAX_DATA_BYTES else {"cut": note.strip()}
+    required = {name for name, field in model.model_fields.items() if field.is_required()}
+    return {name: item for name, item in short.items() if name in required}
 
 
 def _cut(value: Any, limit: int, note: str) -> Any:
     if isinstance(value, str):
         return value if len(value) <= limit else value[:limit] + note
     if isinstance(value, dict):
-        return {key: _cut(item, limit, note) for key, item in list(value.items())[:200]}
+        return {key: _cut(item, limit, note) for key, item in list(value.items())[:_CUT_ITEMS]}
     if isinstance(value, list):
-        return [_cut(item, limit, note) for item in value[:200]]
+        return [_cut(item, limit, note) for item in value[:_CUT_ITEMS]]
     return value

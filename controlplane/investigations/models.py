@@ -110,6 +110,7 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    worked_seconds = models.FloatField(default=0, help_text="Spent in earlier claims; counts against the wall clock.")
     interrupt_requested_at = models.DateTimeField(null=True, blank=True)
     interrupt_requested_by = models.CharField(max_length=200, blank=True)
     waiting_for = models.CharField(max_length=64, blank=True, help_text="The request a suspended run waits for.")

@@ -4,18 +4,20 @@ A team thread is seen by everybody who may read runs of its node; a private one 
 administrators included.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import orjson
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.investigations.models import Event, Run, RunStatus, Thread, Visibility
+from controlplane.investigations.models import Audience, Event, Run, RunStatus, Thread, Visibility
 from controlplane.orgs.models import NodeAncestor
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
@@ -23,6 +25,7 @@ from controlplane.runtimes.report import Report
 
 #: What the list of runs can be filtered by.
 STATUSES: Final[tuple[str, ...]] = tuple(RunStatus.values)
+_TURN: Final = re.compile(r"t(\d{1,9})-")
 NEWEST_FIRST: Final = ("-created_at", "-id")
 
 
@@ -90,6 +93,11 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
     raise NotFound
 
 
+def is_starter(actor: Actor, thread: Thread) -> bool:
+    """Return whether the actor is the person who started the thread, and so gets what is addressed to the starter."""
+    return actor.user_id is not None and thread.starter_id == actor.user_id
+
+
 def threads_page(actor: Actor, *, cursor: str | None = None, limit: int | str = 50) -> Page[Thread]:
     """Return a page of the threads the actor sees, newest first. One query.
 
@@ -125,7 +133,8 @@ def runs_page(
         InvalidInput: ``unknown_status``.
         MalformedRequest: ``bad_cursor`` or ``bad_limit``.
     """
-    runs = runs_visible(actor)
+    # An alert may be large, and a list shows none of these.
+    runs = runs_visible(actor).defer("alert", "resume", "config_chain")
     if team:
         runs = runs.filter(thread__node__slug=team)
     if status:
@@ -140,15 +149,23 @@ def runs_page(
 def thread_detail(actor: Actor, thread_id: UUID) -> ThreadDetail:
     """Return a thread with all its runs and their answers. A fixed number of queries, however many runs."""
     thread = thread_get(actor, thread_id)
-    runs = list(Run.objects.filter(thread=thread).order_by("number"))
-    views = _views(thread, runs)
-    waiting = next((run for run in runs if run.status == RunStatus.WAITING), None)
+    runs = list(Run.objects.filter(thread=thread).order_by("number").defer("alert", "resume", "config_chain"))
     return ThreadDetail(
         thread=thread,
-        runs=views,
+        runs=_views(actor, thread, runs),
         can_control=threads_visible(actor, Action.RUN_CONTROL).filter(pk=thread.pk).exists(),
-        pending_question=None if waiting is None else _question(thread, waiting),
+        pending_question=_question(actor, thread, next((run for run in runs if run.status == RunStatus.WAITING), None)),
     )
+
+
+def question_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, Mapping[str, Any] | None]:
+    """Return the thread and the question its run waits with, if there is one that ``actor`` may answer.
+
+    Raises:
+        NotFound, PermissionDenied: the thread is not the actor's to control.
+    """
+    thread = thread_get(actor, thread_id, Action.RUN_CONTROL)
+    return thread, _question(actor, thread, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
 
 
 def run_view(actor: Actor, thread_id: UUID, run_id: UUID) -> RunView:
@@ -161,23 +178,42 @@ def run_view(actor: Actor, thread_id: UUID, run_id: UUID) -> RunView:
     run = Run.objects.filter(thread=thread, pk=run_id).first()
     if run is None:
         raise NotFound
-    return _views(thread, [run])[0]
+    return _views(actor, thread, [run])[0]
 
 
-def _views(thread: Thread, runs: Sequence[Run]) -> list[RunView]:
-    # A follow-up may cite what an earlier turn saw, so observations are looked up in the whole thread.
-    wanted = Event.objects.filter(thread=thread, type__in=[EventType.TOOL_END, EventType.RESULT]).order_by("seq")
-    results: dict[UUID | None, events.Result] = {}
-    observations: dict[str, ObservationRef] = {}
-    for seq, run_id, type_, data in wanted.values_list("seq", "run_id", "type", "data"):
-        if type_ == EventType.RESULT:
-            results[run_id] = events.Result.model_validate_json(data)
-            continue
-        end = events.ToolEnd.model_validate_json(data)
-        for item in end.observations:
-            ref = ObservationRef(seq, end.tool_use_id, item.source, item.object, item.kind, item.quote)
-            observations[item.id] = ref
+def _views(actor: Actor, thread: Thread, runs: Sequence[Run]) -> list[RunView]:
+    log = _readable(actor, thread)
+    rows = log.filter(type=EventType.RESULT, run_id__in=[run.pk for run in runs]).order_by("seq")
+    results = {run_id: events.Result.model_validate_json(data) for run_id, data in rows.values_list("run_id", "data")}
+    observations = _observations(log, thread, results.values())
     return [_view(run, results.get(run.pk), observations) for run in runs]
+
+
+def _observations(
+    log: QuerySet[Event], thread: Thread, results: Iterable[events.Result]
+) -> Mapping[str, ObservationRef]:
+    """Return what the reports cite. A follow-up may cite an earlier turn; an id begins with its turn's number."""
+    cited = frozenset().union(*(result.report.cited() for result in results if result.report))
+    turns = {int(turn[1]) for id_ in cited if (turn := _TURN.match(id_))}
+    if not turns:
+        return {}
+    run_ids = Run.objects.filter(thread=thread, number__in=turns).values("pk")
+    found: dict[str, ObservationRef] = {}
+    ends = log.filter(type=EventType.TOOL_END, run_id__in=run_ids).order_by("seq")
+    for seq, data in ends.values_list("seq", "data"):
+        end = orjson.loads(data)
+        for item in end["observations"]:
+            if item["id"] in cited:
+                found[item["id"]] = ObservationRef(
+                    seq, end["tool_use_id"], item["source"], item["object"], item["kind"], item["quote"]
+                )
+    return found
+
+
+def _readable(actor: Actor, thread: Thread) -> QuerySet[Event]:
+    """Return the events whose data the actor gets."""
+    log = Event.objects.filter(thread=thread)
+    return log if is_starter(actor, thread) else log.filter(audience=Audience.THREAD)
 
 
 def _view(run: Run, result: events.Result | None, observations: Mapping[str, ObservationRef]) -> RunView:
@@ -188,8 +224,10 @@ def _view(run: Run, result: events.Result | None, observations: Mapping[str, Obs
     return RunView(run, result.text, result.subtype, result.report, refs)
 
 
-def _question(thread: Thread, run: Run) -> Mapping[str, Any] | None:
-    asked = Event.objects.filter(thread=thread, run_id=run.pk, type=EventType.QUESTION).order_by("-seq").first()
+def _question(actor: Actor, thread: Thread, run: Run | None) -> Mapping[str, Any] | None:
+    if run is None:
+        return None
+    asked = _readable(actor, thread).filter(run_id=run.pk, type=EventType.QUESTION).order_by("-seq").first()
     if asked is None:
         return None
     question = events.Question.model_validate_json(asked.data)

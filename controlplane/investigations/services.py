@@ -22,7 +22,6 @@ from controlplane.investigations import bus, selectors
 from controlplane.investigations.lifecycle import (
     Outcome,
     next_run,
-    open_tools_closed,
     run_end_unclaimed,
     run_queue,
     run_resume,
@@ -40,6 +39,7 @@ MAX_PROMPT_CHARS = 32_000
 MAX_ALERT_BYTES = 1024 * 1024
 MAX_ANSWER_CHARS = 4_000
 MAX_REQUEST_ID = 64
+MAX_PENDING_MESSAGES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
         InvalidInput: ``text`` is empty or longer than 32,000 characters.
+        Conflict: ``too_many_messages`` wait already, or ``team_archived``.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
     cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
@@ -145,10 +146,13 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
         raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
     with transaction.atomic():
         thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        pending = Message.objects.filter(thread=thread, delivered_at__isnull=True).count() + 1
+        if pending > MAX_PENDING_MESSAGES:
+            detail = f"{pending - 1} messages wait for the agent already; stop the run or wait."
+            raise Conflict(detail, code="too_many_messages")
         message = Message.objects.create(
             thread=thread, run=None, text=cleaned, by=actor.principal, by_label=actor.label[:200]
         )
-        pending = Message.objects.filter(thread=thread, delivered_at__isnull=True).count()
         queued = events.MessageQueued(
             message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=pending
         )
@@ -165,7 +169,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
             )
             pending = 0
         else:
-            transaction.on_commit(bus.wake_workers)
+            transaction.on_commit(bus.work.tell)
         audit_record(
             actor=actor,
             organization_id=thread.organization_id,
@@ -197,10 +201,9 @@ def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
             interrupt_requested_at=clock.now(), interrupt_requested_by=actor.label[:200]
         )
         if first and run.status in (RunStatus.QUEUED, RunStatus.WAITING):
-            closing = open_tools_closed(thread.pk, run.pk, "Stopped before this tool answered.")
-            run_end_unclaimed(thread, run, Outcome("interrupted", reason="stopped", closing=closing))
+            run_end_unclaimed(thread, run, Outcome("interrupted", reason="stopped"))
         elif first:
-            transaction.on_commit(bus.wake_workers)
+            transaction.on_commit(bus.work.tell)
         if first:
             audit_record(
                 actor=actor,

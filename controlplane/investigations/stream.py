@@ -7,8 +7,8 @@ and log as everything else.
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -25,10 +25,8 @@ from controlplane.core import errors
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.rest import PROBLEM, as_app_error
 from controlplane.investigations import metrics
-from controlplane.investigations.hub import Channel as ThreadChannel
-from controlplane.investigations.hub import Frame, Hub
-from controlplane.investigations.models import Thread
-from controlplane.investigations.selectors import thread_get
+from controlplane.investigations.hub import Frame, Hub, WatchedThread
+from controlplane.investigations.selectors import is_starter, thread_get
 
 log = structlog.get_logger(__name__)
 
@@ -46,8 +44,8 @@ Receive = Callable[[], Awaitable[Any]]
 class Credentials:
     """What the request carries; kept so that the permission can be checked again while the stream is open."""
 
-    bearer: str | None
-    session: str | None
+    bearer: str | None = field(repr=False)
+    session: str | None = field(repr=False)
     address: str | None
 
     def actor(self) -> Actor:
@@ -117,23 +115,37 @@ class ThreadStream:
         loop = asyncio.get_running_loop()
         closes_at = loop.time() + settings.STREAM_LIFETIME_SECONDS * random.uniform(0.8, 1.15)  # noqa: S311 (jitter)
         recheck_at = loop.time() + RECHECK_SECONDS
-        async with self._hub.watch(viewer.thread_id) as channel:
-            if cursor > channel.head:  # ahead of us only if another process told it more than ours has read yet
-                await channel.catch_up(self._hub.database)
-            if cursor > channel.head:
-                await _write(send, _reset(viewer.thread_id, channel.head))
-                cursor = 0
-            with channel.waiter() as changed:
+        async with self._hub.watch(viewer.thread_id) as watched:
+            cursor = await self._valid_cursor(viewer, watched, cursor, send)
+            with watched.waiter() as changed:
                 while not self._hub.draining.is_set() and loop.time() < closes_at:
-                    changed.clear()
-                    cursor = await self._send_ready(viewer, channel, cursor, send)
                     if loop.time() >= recheck_at:
                         if not await self._still_allowed(credentials, viewer.thread_id):
                             break  # the client comes back and is told why
                         recheck_at = loop.time() + RECHECK_SECONDS
-                    if not await _wait(changed, settings.STREAM_HEARTBEAT_SECONDS):
-                        await _write(send, b": hb %d\n\n" % channel.head)
+                    changed.clear()
+                    frames = await self._next_frames(viewer, watched, cursor)
+                    if frames:
+                        for body in _batches(frames, starter=viewer.starter):
+                            await _write(send, body)
+                        cursor = frames[-1].seq
+                    elif not await _wait(changed, min(settings.STREAM_HEARTBEAT_SECONDS, recheck_at - loop.time())):
+                        await _write(send, b": hb %d\n\n" % watched.head)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _valid_cursor(self, viewer: Viewer, watched: WatchedThread, cursor: int, send: Send) -> int:
+        """Return the cursor to go on from; one from another history is answered by ``reset`` and the whole log."""
+        if cursor > watched.head:  # ahead of us only if another process told it more than ours has read yet
+            await watched.catch_up(self._hub.database)
+        if cursor <= watched.head:
+            return cursor
+        await _write(send, _reset(viewer.thread_id, watched.head))
+        return 0
+
+    async def _next_frames(self, viewer: Viewer, watched: WatchedThread, cursor: int) -> list[Frame]:
+        """Return what comes after ``cursor``, from the ring or, behind it, from the log; empty when nothing does."""
+        frames = watched.after(cursor)
+        return await self._hub.read(viewer.thread_id, after=cursor) if frames is None else frames
 
     async def _still_allowed(self, credentials: Credentials, thread_id: UUID) -> bool:
         try:
@@ -141,19 +153,6 @@ class ThreadStream:
         except errors.AppError:
             return False
         return True
-
-    async def _send_ready(self, viewer: Viewer, channel: ThreadChannel, cursor: int, send: Send) -> int:
-        """Send everything after ``cursor`` that is there, and return the new cursor."""
-        while not self._hub.draining.is_set():
-            frames = channel.after(cursor)
-            if frames is None:
-                frames = await self._hub.read(viewer.thread_id, after=cursor)
-            if not frames:
-                return cursor
-            for body in _batches(frames, starter=viewer.starter):
-                await _write(send, body)
-            cursor = frames[-1].seq
-        return cursor
 
 
 _HEADERS: Final = [
@@ -166,9 +165,8 @@ _HEADERS: Final = [
 
 def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:
     actor = credentials.actor()
-    thread: Thread = thread_get(actor, thread_id)
-    starter = actor.user_id is not None and thread.starter_id == actor.user_id
-    return Viewer(thread.pk, starter)
+    thread = thread_get(actor, thread_id)
+    return Viewer(thread.pk, is_starter(actor, thread))
 
 
 def _check_request(scope: Scope) -> None:
@@ -226,9 +224,8 @@ def _reset(thread_id: UUID, head: int) -> bytes:
     return b"event: reset\ndata: %s\n\n" % orjson.dumps(data)
 
 
-def _batches(frames: list[Frame], *, starter: bool) -> list[bytes]:
+def _batches(frames: list[Frame], *, starter: bool) -> Iterator[bytes]:
     """Join frames into writes of bounded size: a burst costs few writes, a long replay little memory."""
-    batches: list[bytes] = []
     batch: list[bytes] = []
     size = 0
     for frame in frames:
@@ -236,11 +233,10 @@ def _batches(frames: list[Frame], *, starter: bool) -> list[bytes]:
         batch.append(body)
         size += len(body)
         if size >= MAX_WRITE_BYTES:
-            batches.append(b"".join(batch))
+            yield b"".join(batch)
             batch, size = [], 0
     if batch:
-        batches.append(b"".join(batch))
-    return batches
+        yield b"".join(batch)
 
 
 async def _write(send: Send, body: bytes) -> None:

@@ -77,6 +77,7 @@ class TurnRow:
 
     runtime: str
     last_seq: int
+    worked_seconds: float
 
 
 def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]:
@@ -103,7 +104,7 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
         events=_own_events(run) if claim.attempt > 1 else (),
         sample=thread.sample,
     )
-    return turn, TurnRow(run.runtime, thread.last_seq)
+    return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
 
 
 def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:

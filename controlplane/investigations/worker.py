@@ -61,28 +61,30 @@ class Keeper(threading.Thread):
 
     @override
     def run(self) -> None:
-        renew_at = time.monotonic() + settings.LEASE_SECONDS / 3
         while not self._ending:
             self._wake.wait(POLL_SECONDS)
             self._wake.clear()
             with self._lock:
                 held = list(self._held.values())
-            due = time.monotonic() >= renew_at
-            if due:
-                renew_at = time.monotonic() + settings.LEASE_SECONDS / 3
             for execution in held:
                 try:
-                    run_job(_look_after, execution, renew=due)
-                except Exception:  # the next tick tries again; the lease has two more thirds to go
+                    run_job(_look_after, execution)
+                except Exception:
                     log.exception("keeper.tick_failed", run_id=str(execution.claim.run_id))
         connections.close_all()
 
 
-def _look_after(execution: Execution, *, renew: bool) -> None:
+def _look_after(execution: Execution) -> None:
+    """Renew the lease when a third of it has passed, and bring in what people asked and said.
+
+    A renewal that failed is due again at the next tick, while two thirds of the lease are left.
+    """
     claim = execution.claim
-    if renew and not lease_renew(claim):
-        execution.control.lose()
-        return
+    if time.monotonic() >= execution.renew_at:
+        if not lease_renew(claim):
+            execution.control.lose()
+            return
+        execution.renew_at = time.monotonic() + settings.LEASE_SECONDS / 3
     execution.control.deliver(messages_pending(claim.thread_id))
     if execution.control.interrupted:
         return
@@ -134,7 +136,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         database = DatabaseThreads(threads=2 + self._concurrency // 2, name="worker-db")
-        unsubscribe = bus.on_work(self.wake)
+        unsubscribe = bus.work.add(self.wake)
         self._keeper.start()
         log.info("worker.started", worker=self.name, concurrency=self._concurrency)
         try:
@@ -153,7 +155,7 @@ class Worker:
             claimed = await self._claim_what_fits(database)
             if self._only and (claimed or self._running):
                 await asyncio.gather(*self._running)
-                return
+                return  # ended, or waiting for a person; whoever follows the run decides whether to come back
             try:
                 async with asyncio.timeout(POLL_SECONDS):
                     await wake.wait()

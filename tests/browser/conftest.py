@@ -78,7 +78,7 @@ def tree(server: Server) -> Iterator[Tree]:
     yield tree
     left = Run.objects.filter(thread__organization=tree.organization, status__in=ACTIVE_STATUSES)
     left.update(interrupt_requested_at=clock.now())
-    bus.wake_workers()
+    bus.work.tell()
 
 
 @pytest.fixture

@@ -97,6 +97,8 @@ def shaped(make: Maker) -> list[Sample]:
         ("google-api", "AIza" + chars(35, URLSAFE), "google-api-key"),
         ("azure-client", chars(3) + "8Q~" + chars(34, ALNUM + "_~.-"), "azure-client-secret"),
         ("jwt", make.jwt(), "jwt"),
+        ("databricks", "dapi" + hexes(32), "databricks-token"),
+        ("sendgrid", "SG." + chars(22, URLSAFE) + "." + chars(43, URLSAFE), "sendgrid-key"),
     ]
     frames = (
         "We used {} for the job, keep it.",
@@ -104,6 +106,7 @@ def shaped(make: Maker) -> list[Sample]:
         "\\nx={}\\ny",
         "{}",
         "a\n  - {}\nb",
+        "q%3D{}",
     )
     return [
         Sample(f"{name}-{number}", frame.format(value), value, rule)
@@ -326,7 +329,7 @@ auth: enabled
 cookie: accepted
 Set-Cookie: lang=en; Path=/
 Basic authentication is required
-pwd=/home/app/work
+pwd=/home/app/src
 passed=12 failed=0 pass: 12
 pass `timeout=30` to the client
 password=None, token=None

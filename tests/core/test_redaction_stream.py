@@ -23,8 +23,10 @@ def in_chunks(chunks: Iterable[str]) -> str:
 
 def test_stream__sample_cut_in_two_anywhere__same_as_whole() -> None:
     for sample in everything(1):
+        if sample.name.endswith(("-2", "-3", "-4", "-5")):
+            continue  # the same values in other frames
         whole = redact_text(sample.text)
-        step = 1 if len(sample.text) < 400 else 7
+        step = 1 if len(sample.text) < 160 else 17
         for cut in range(0, len(sample.text) + 1, step):
             assert in_chunks([sample.text[:cut], sample.text[cut:]]) == whole, (sample.name, cut)
 
@@ -108,7 +110,7 @@ def test_stream__value_longer_than_the_limit__one_marker() -> None:
 
 
 def test_stream__list_of_secrets_as_text__no_value_is_left() -> None:
-    encoded = [base64.b64encode(MAKE.chars(15).encode()).decode() for _ in range(3000)]
+    encoded = [base64.b64encode(MAKE.chars(15).encode()).decode() for _ in range(1500)]
     items = [{"apiVersion": "v1", "data": {"user": value}, "kind": "Secret"} for value in encoded]
     api = {"kind": "SecretList", "apiVersion": "v1", "items": [{"data": {"user": value}} for value in encoded]}
     yaml = "apiVersion: v1\nitems:\n" + "".join(

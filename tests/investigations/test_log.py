@@ -49,7 +49,7 @@ def test_append__several_events__consecutive_numbers_and_counter(started: Starte
 def test_append__returned_events__equal_what_is_read_back(started: Started) -> None:
     logged = append(thread_id=started.thread.pk, events=[thought("ä \u2028 \U0001f600")])
 
-    assert [event.envelope() for event in read_page(started.thread.pk, after=1, limit=10)] == [
+    assert [event.envelope() for event in read_page(started.thread.pk, after=1, limit=10).events] == [
         event.envelope() for event in logged
     ]
 
@@ -153,7 +153,7 @@ def test_envelope__any_text__is_one_line_of_json(text: str) -> None:
 def test_envelope__withheld__keeps_number_and_type_and_hides_the_data(started: Started) -> None:
     logged = append(thread_id=started.thread.pk, events=[thought("private", Audience.STARTER)])[0]
 
-    hidden = orjson.loads(logged.envelope(withheld=True))
+    hidden = orjson.loads(logged.envelope(starter=False))
 
     assert (hidden["seq"], hidden["type"], hidden["data"]) == (2, "thought", {"withheld": True})
 
@@ -162,7 +162,7 @@ def test_envelope__withheld__keeps_number_and_type_and_hides_the_data(started: S
 def test_append__eight_writers_at_once__gapless_and_in_commit_order(tree: Tree) -> None:
     thread_id = start_run(tree.system, tree.payments).thread.pk
     heard: list[int] = []
-    unsubscribe = bus.subscribe(lambda events: heard.extend(event.seq for event in events))
+    unsubscribe = bus.events.add(lambda events: heard.extend(event.seq for event in events))
 
     def write(writer: int) -> Callable[[], Any]:
         return lambda: [append(thread_id=thread_id, events=[thought(f"{writer}.{n}")]) for n in range(15)]
@@ -190,4 +190,5 @@ def test_read_page__any_cursor__is_the_log_after_it(started: Started, batches: l
 
     page = read_page(started.thread.pk, after=cut, limit=10_000)
 
-    assert [event.seq for event in page] == list(range(cut + 1, head + 1))
+    assert [event.seq for event in page.events] == list(range(cut + 1, head + 1))
+    assert not page.more

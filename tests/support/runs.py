@@ -12,6 +12,7 @@ import orjson
 from django.db import connections
 
 from controlplane.core.actor import Actor
+from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.log import read_page
 from controlplane.investigations.models import END_STATUSES, Run
 from controlplane.investigations.services import Started, investigation_start
@@ -84,9 +85,17 @@ def wait_for_status(run: Run, *statuses: str) -> Run:
 
 def envelopes(thread_id: UUID) -> list[dict[str, Any]]:
     """Return the whole log of a thread as decoded envelopes, checked to be gapless from 1."""
-    log = [orjson.loads(event.envelope()) for event in read_page(thread_id, after=0, limit=100_000)]
+    log = [orjson.loads(event.envelope()) for event in _whole_log(thread_id)]
     assert [event["seq"] for event in log] == list(range(1, len(log) + 1)), "the log has a gap"
     return log
+
+
+def _whole_log(thread_id: UUID) -> Iterator[LoggedEvent]:
+    after, more = 0, True
+    while more:
+        events, more = read_page(thread_id, after=after, limit=10_000)
+        yield from events
+        after = events[-1].seq if events else after
 
 
 def types(thread_id: UUID) -> list[str]:

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from controlplane.core import clock
 from controlplane.core.actor import Actor
-from controlplane.core.errors import AppError
-from controlplane.investigations.selectors import run_view, thread_detail
+from controlplane.core.errors import AppError, PermissionDenied
+from controlplane.investigations.selectors import question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from web.reports import turn_of
 from web.session import signed_in
@@ -22,6 +22,12 @@ from web.session import signed_in
 @signed_in
 def thread(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
     """The thread with the reports of its finished runs; the page's script adds the live activity from the event log."""
+    return _page(request, actor, thread_id)
+
+
+def _page(
+    request: HttpRequest, actor: Actor, thread_id: UUID, *, draft: str = "", status: int = 200
+) -> HttpResponseBase:
     detail = thread_detail(actor, thread_id)
     context = {
         "detail": detail,
@@ -30,10 +36,10 @@ def thread(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseB
         "last_run": detail.runs[-1].run if detail.runs else None,
         "active_run": detail.active_run,
         "question": detail.pending_question if detail.can_control else None,
-        "draft": _take_draft(request, thread_id),
+        "draft": draft,
         "now": clock.rfc3339(clock.now()),
     }
-    return render(request, "web/thread.html", context)
+    return render(request, "web/thread.html", context, status=status)
 
 
 @require_safe
@@ -47,10 +53,13 @@ def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID
 @signed_in
 def question(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
     """The form of the question the thread waits with, as a fragment; 204 while there is none this person may answer."""
-    detail = thread_detail(actor, thread_id)
-    if detail.pending_question is None or not detail.can_control:
+    try:
+        thread, pending = question_pending(actor, thread_id)
+    except PermissionDenied:
+        pending = None
+    if pending is None:
         return HttpResponse(status=204)
-    context = {"question": detail.pending_question, "thread": detail.thread}
+    context = {"question": pending, "thread": thread}
     return render(request, "web/partials/question.html", context)
 
 
@@ -64,8 +73,9 @@ def message(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponse
     except AppError as error:
         if error.status in {403, 404} or error.status >= 500:
             raise
-        request.session[_draft_name(thread_id)] = text[:40_000]
         messages.error(request, error.detail)
+        # Answered with the page itself: the text goes back to who typed it and is kept nowhere.
+        return _page(request, actor, thread_id, draft=text, status=error.status)
     return redirect("web:thread", thread_id)
 
 
@@ -105,13 +115,3 @@ def _act(request: HttpRequest, thread_id: UUID, act: Callable[[], object]) -> Ht
             raise
         messages.error(request, error.detail)
     return redirect("web:thread", thread_id)
-
-
-def _take_draft(request: HttpRequest, thread_id: UUID) -> str:
-    name = _draft_name(thread_id)
-    # pop() would mark the session as changed, and so write it, on every view of the page
-    return str(request.session.pop(name)) if name in request.session else ""
-
-
-def _draft_name(thread_id: UUID) -> str:
-    return f"draft:{thread_id}"

@@ -22,6 +22,9 @@ MOST_LEVELS = 200
 TOO_DEEP = "too-deep"
 _NAME_KEYS = ("name", "key", "Name", "Key")
 _VALUE_KEYS = ("value", "Value")
+_LEAST_TEXT = 6  # label, separator and value
+_MOST_REMEMBERED = 64
+_MOST_CLEAN = 4096
 _LEAST_NUMBER = 1000  # shorter numbers under "password" are lengths, ages and counts
 
 
@@ -55,6 +58,7 @@ class _Document:
         self._known = dict(known)
         self.values: dict[str, str] = {}  # distinctive values found, and their rules
         self.rules: set[str] = set()
+        self._clean: set[str] = set()  # short texts without findings: keys and states repeat a lot
 
     def walk(self, value: object, label: Label | None = None, level: int = 0, *, in_secret: bool = False) -> JsonValue:
         """The redacted copy of `value`, which stands under `label`; `in_secret` inside a SecretList.
@@ -102,12 +106,16 @@ class _Document:
         return self._text(text)
 
     def _text(self, text: str) -> str:
-        machine = run_rules(text, self._known)
-        if machine is None:
+        if len(text) < _LEAST_TEXT or text in self._clean:
             return text
-        self.rules.update(finding.rule for finding in machine.findings)
-        self.values.update(machine.known)
-        return machine.text
+        whole = run_rules(text, self._known)
+        if whole is None:
+            if len(text) <= _MOST_REMEMBERED and len(self._clean) < _MOST_CLEAN:
+                self._clean.add(text)
+            return text
+        self.rules.update(finding.rule for finding in whole.findings)
+        self.values.update(whole.known)
+        return whole.text
 
     def _erase(self, item: object) -> JsonValue:
         """Every value of a Secret's map, whatever it is."""

@@ -41,7 +41,7 @@ _NOUN = re.compile(
     r"(?:pass|pwd|secret|token|key|cred|jwt|auth|cookie|conn|bearer|pw(?=[:=]|[ ]is))[a-z0-9_.\-]{0,80}+"
 )
 _SEPARATOR = re.compile(
-    r"""(?P<close>\\{0,7}["'`\]]{1,3}|\*{1,2}|)[ \t]{0,16}(?P<sep>[=-]>|:=|:{1,2}|={1,2}|>(?=[^\s<>]))
+    r"""(?P<close>\\{0,7}["'`\]]{1,3}|\*{1,2}|)[ \t]{0,16}(?P<sep>[=-]>|:=|%3[ADad]|:{1,2}|={1,2}|>(?=[^\s<>]))
         (?P<gap>[ \t\u00a0]{0,64}(?:\*\*[ ]?|__[ ]?)?)""",
     re.VERBOSE,
 )

@@ -18,9 +18,12 @@ from controlplane.core.redaction.values import (
 class Label(Enum):
     """How sure a label alone makes us. The value is the rule's name."""
 
-    PASSWORD = "password"  # noqa: S105 -- a rule's name. People choose them, so any value that is not plainly something else counts
-    SECRET = "labelled-secret"  # noqa: S105 -- a rule's name. Machines make them; resource names under such a label are common
-    KEY = "labelled-key"  # "routing key", "service key": only a random-looking value counts
+    # People choose them, so any value that is not plainly something else counts.
+    PASSWORD = "password"  # noqa: S105 -- a rule's name
+    # Machines make them; names of resources under such a label are common.
+    SECRET = "labelled-secret"  # noqa: S105 -- a rule's name
+    # "routing key", "service key": only a value that looks random counts.
+    KEY = "labelled-key"
 
 
 _PASSWORD_ENDINGS = ("password", "passwd", "passphrase", "passcode", "passwort", "pwd")
@@ -37,15 +40,8 @@ _WEAK_KEYS = {
     *("datadog", "dd", "pagerduty", "openai", "anthropic", "stripe", "sendgrid", "newrelic", "relic", "grafana"),
     *("splunk", "azure", "function", "host", "tls", "ssl", "ssh", "rsa", "aes", "pgp", "gpg", "kms", "events", "write"),
 }
-_PAIRED = {
-    ("pass", "word"),
-    ("pass", "phrase"),
-    ("connection", "string"),
-    ("conn", "str"),
-    ("conn", "string"),
-    ("set", "cookie"),
-    ("password", "hash"),
-}
+_PAIRS = ("pass word", "pass phrase", "connection string", "conn string", "conn str", "set cookie", "password hash")
+_PAIRED = {tuple(pair.split()) for pair in _PAIRS}
 # "next page token", "token" of a language model: a position or a count, not a credential.
 _NOT_A_TOKEN = {
     *("page", "next", "previous", "prev", "continuation", "continue", "cursor", "cancellation", "cancel", "eos", "bos"),

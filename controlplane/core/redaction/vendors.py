@@ -36,8 +36,8 @@ def shaped(name: str, literals: str, pattern: str, accept: Callable[[str], bool]
     return Rule(tuple(literals.split()), find)
 
 
-# Boundaries: a token does not start inside a word. An escaped line break ("\n" in a JSON string) before it is no word.
-_B = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
+# A token does not start inside a word; an escaped line break, a percent-encoded character, a terminal colour are none.
+_B = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-F]{2})|(?<=\[\dm)|(?<=\[\d\dm))"
 
 
 def _has_digit(value: str) -> bool:
@@ -46,12 +46,11 @@ def _has_digit(value: str) -> bool:
 
 VENDOR_RULES: tuple[Rule, ...] = (
     shaped("opensre-token", "osre_", _B + r"osre_(?:team|admin|user)_[A-Za-z0-9_\-]{12,}+"),
-    shaped("aws-access-key", "akia asia", r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))A(?:KI|SI)A[A-Z2-7]{12,}+(?![a-z])", None),
+    shaped("aws-access-key", "akia asia", _B + r"A(?:KI|SI)A[A-Z2-7]{12,}+(?![a-z])"),
     shaped(
         "aws-secret-key",
         "akia asia",
-        r"(?<![A-Za-z0-9])A(?:KI|SI)A[A-Z2-7]{12,28}(?:\\?["
-        r"\"'])?[\s,:;|/]{1,8}(?:\\?[\"'])?(?P<v>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        r"""A(?:KI|SI)A[A-Z2-7]{12,28}(?:\\?["'])?[\s,:;|/]{1,8}(?:\\?["'])?(?P<v>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])""",
     ),
     shaped("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", _B + r"gh[pousr]_[A-Za-z0-9_.\-]{16,}+"),
     shaped("github-token", "github_pat_", _B + r"github_pat_[A-Za-z0-9_]{16,}+"),
@@ -61,9 +60,7 @@ VENDOR_RULES: tuple[Rule, ...] = (
         "hooks.slack",
         r"(?:https?:(?:\\?/){2})?hooks\.slack(?:-gov)?\.com(?:\\?/[A-Za-z0-9_\-]{3,}+){2,6}",
     ),
-    shaped(
-        "slack-token", "xox xapp-", r"(?<![A-Za-z0-9])(?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9\-]{10,}+", _has_digit
-    ),
+    shaped("slack-token", "xox xapp-", _B + r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9\-]{10,}+", _has_digit),
     shaped(
         "chat-webhook",
         "webhook",
@@ -76,26 +73,31 @@ VENDOR_RULES: tuple[Rule, ...] = (
     shaped("newrelic-key", "nral", r"(?<![A-Za-z0-9])[0-9a-f]{36}(?:FFFF)?NRAL(?![A-Za-z0-9])"),
     shaped("stripe-key", "_live_ _test_", _B + r"(?:sk|rk|whsec)_(?:live|test)_[A-Za-z0-9]{10,}+"),
     shaped("stripe-key", "whsec_", _B + r"whsec_[A-Za-z0-9+/=]{20,}+"),
-    shaped("anthropic-key", "sk-ant-", r"(?<![A-Za-z0-9\-])sk-ant-[A-Za-z0-9_\-]{16,}+"),
-    shaped("openai-key", "sk-", r"(?<![A-Za-z0-9\-])sk-(?!ant-)(?:[a-z]{2,10}-)?[A-Za-z0-9_\-]{20,}+", _has_digit),
+    shaped("anthropic-key", "sk-ant-", _B + r"sk-ant-[A-Za-z0-9_\-]{16,}+"),
+    shaped(
+        "openai-key",
+        "sk-",
+        r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[nrt])|(?<=%[0-9A-F]{2}))sk-(?!ant-)(?:[a-z]{2,10}-)?[A-Za-z0-9_\-]{20,}+",
+        _has_digit,
+    ),
     shaped("huggingface-token", "hf_", _B + r"hf_[A-Za-z]{30,}+[A-Za-z0-9]*+"),
     shaped("npm-token", "npm_", _B + r"npm_[A-Za-z0-9]{30,}+"),
     shaped("pypi-token", "pypi-", _B + r"pypi-[A-Za-z0-9_\-]{50,}+"),
-    shaped("terraform-token", "atlasv1", r"(?<![A-Za-z0-9])[A-Za-z0-9]{10,20}\.atlasv1\.[A-Za-z0-9_=\-]{40,}+"),
+    shaped("terraform-token", "atlasv1", _B + r"[A-Za-z0-9]{10,20}\.atlasv1\.[A-Za-z0-9_=\-]{40,}+"),
     shaped("vault-token", "hvs. hvb. hvr.", _B + r"hv[sbr]\.[A-Za-z0-9_\-]{16,}+"),
-    shaped("google-api-key", "aiza", r"(?<![A-Za-z0-9_\-])AIza[A-Za-z0-9_\-]{30,}+"),
+    shaped("google-api-key", "aiza", _B + r"AIza[A-Za-z0-9_\-]{30,}+"),
     shaped("google-oauth", "ya29. gocspx-", _B + r"(?:ya29\.|GOCSPX-)[A-Za-z0-9_.\-]{16,}+"),
     shaped(
         "azure-client-secret",
         "q~",
-        r"(?<![A-Za-z0-9_~.\-])[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}(?![A-Za-z0-9_~\-])",
+        r"(?:(?<![A-Za-z0-9_~.\-])|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}(?![A-Za-z0-9_~\-])",
     ),
     shaped("azure-sas", "sig=", r"[?&;](?:amp;)?sig=(?P<v>[A-Za-z0-9%+/=_\-]{16,}+)"),
     shaped(
         "url-signature", "signature=", r"[?&](?:amp;)?(?:X-(?:Amz|Goog)-)?Signature=(?P<v>[A-Za-z0-9%+/=_~\-]{16,}+)"
     ),
     shaped("digitalocean-token", "dop_v1_", _B + r"do[opr]_v1_[a-f0-9]{32,}+"),
-    shaped("sendgrid-key", "sg.", r"(?<![A-Za-z0-9.])SG\.[A-Za-z0-9_\-]{16,40}\.[A-Za-z0-9_\-]{20,}+"),
+    shaped("sendgrid-key", "sg.", _B + r"SG\.[A-Za-z0-9_\-]{16,40}\.[A-Za-z0-9_\-]{20,}+"),
     shaped("databricks-token", "dapi", _B + r"dapi[a-f0-9]{32}(?:-\d)?(?![A-Za-z0-9])"),
     shaped("docker-token", "dckr_", _B + r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{16,}+"),
     shaped("linear-key", "lin_api_", _B + r"lin_api_[A-Za-z0-9]{24,}+"),
@@ -108,7 +110,7 @@ VENDOR_RULES: tuple[Rule, ...] = (
     shaped(
         "jwt",
         "eyj",
-        r"(?:(?<![A-Za-z0-9_/+\-])|(?<=\\[nrt]))eyJ[A-Za-z0-9_\-]{12,}+\.[A-Za-z0-9_\-]{8,}+(?:\.[A-Za-z0-9_\-]*+){0,3}",
+        _B + r"eyJ[A-Za-z0-9_\-]{12,}+\.[A-Za-z0-9_\-]{8,}+(?:\.[A-Za-z0-9_\-]*+){0,3}",
     ),
     shaped(
         "session-cookie",
