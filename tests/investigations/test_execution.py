@@ -9,7 +9,7 @@ from django.db import OperationalError
 from controlplane.configs.services import config_patch
 from controlplane.core.actor import Role
 from controlplane.investigations import execution
-from controlplane.investigations.lifecycle import runs_sweep
+from controlplane.investigations.lifecycle import lease_renew, runs_sweep
 from controlplane.investigations.log import append
 from controlplane.investigations.models import Message, Run, Thread
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
@@ -273,3 +273,54 @@ def test_worker__alert_and_history__reach_the_follow_up(tree: Tree) -> None:
         *["run_started", "result", "run_ended"],
         *["message_queued", "run_started", "thought", "result", "run_ended"],
     ]
+
+
+def test_question__answered_the_moment_it_is_seen__never_too_early(tree: Tree) -> None:
+    """Whoever sees the question in the log may answer it: the run already waits then."""
+    started = start_run(tree.system, tree.payments, {"ask": "Which?"}, {"result": "done"})
+    with working():
+        asked = wait_until(
+            lambda: next((e for e in envelopes(started.thread.pk) if e["type"] == "question"), None),
+            what="the question",
+        )
+        request_id = asked["data"]["request_id"]
+        question_answer(actor=tree.system, thread_id=started.thread.pk, request_id=request_id, answers={"q": "a"})
+        wait_for_status(started.run)
+
+    assert started.run.status == "completed"
+
+
+def test_wall_clock__over_several_claims__is_one_budget(tree: Tree) -> None:
+    config_patch(actor=tree.system, node=tree.payments, patch={"limits": {"wall_clock_s": 30}})
+    started = start_run(tree.system, tree.payments, {"ask": "Which?"}, {"block": True})
+    run = work_on(started.run)
+    assert 0 < run.worked_seconds < 10
+    Run.objects.update(worked_seconds=29.9)
+
+    question_answer(actor=tree.system, thread_id=run.thread_id, request_id=run.waiting_for, answers={"q": "a"})
+    run = work_on(run)
+
+    assert (run.status, run.reason) == ("timeout", "wall_clock")
+
+
+def test_keeper__renewal_that_fails__is_tried_again_at_the_next_tick(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.LEASE_SECONDS = 4.5  # due after 1.5 s, fails at the tick after that, a third left when tried again
+    failures = [OperationalError("away")]
+
+    def renew(claim: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return lease_renew(claim)
+
+    monkeypatch.setattr("controlplane.investigations.worker.lease_renew", renew)
+    started = start_run(tree.system, tree.payments, *[{"sleep_ms": 100}] * 50, {"result": "kept"})
+    with working():
+        wait_for_status(started.run, "running")
+        swept = 0
+        while Run.objects.get().status == "running":
+            swept += runs_sweep()
+        wait_for_status(started.run)
+
+    assert (started.run.status, swept, failures) == ("completed", 0, [])

@@ -21,9 +21,9 @@ from controlplane.investigations.lifecycle import (
     runs_sweep,
 )
 from controlplane.investigations.log import LeaseLost, append, new_event
-from controlplane.investigations.models import Message, Run, RunStatus, Thread
+from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
 from controlplane.investigations.services import Started, message_post, question_answer
-from controlplane.runtimes.events import EventType, Question, QuestionItem, Thought, ToolStart
+from controlplane.runtimes.events import EventType, Question, QuestionItem, Result, Thought, ToolStart
 from tests.factories import Tree, actor_for_user, make_user
 from tests.investigations.conftest import LeaseClock
 from tests.support.runs import envelopes, in_threads, start_run, types
@@ -314,3 +314,82 @@ def test_database__two_active_runs_of_a_thread__are_refused(started: Started) ->
         )
 
     assert Run.objects.filter(status=RunStatus.QUEUED).count() == 1
+
+
+def test_run_claim__a_full_team_with_many_queued__holds_up_nobody_else(tree: Tree) -> None:
+    config_patch(actor=tree.system, node=tree.payments, patch={"limits": {"concurrent_runs": 1}})
+    for _ in range(60):
+        start_run(tree.system, tree.payments)
+    claimed()
+    other = start_run(tree.system, tree.platform)
+
+    assert claimed().run_id == other.run.pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_claim__eight_workers_and_two_places__two_run(tree: Tree) -> None:
+    config_patch(actor=tree.system, node=tree.payments, patch={"limits": {"concurrent_runs": 2}})
+    for _ in range(8):
+        start_run(tree.system, tree.payments)
+
+    outcomes = in_threads(*(lambda index=index: run_claim(owner=f"w{index}") for index in range(8)))
+
+    assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    assert Run.objects.filter(status="running").count() == 2
+
+
+def test_run_suspend__with_its_question__asked_and_waiting_at_once(started: Started) -> None:
+    claim = claimed()
+    question = Question(request_id="q1", questions=(QuestionItem(question="Which?"),))
+    asking = [new_event(EventType.QUESTION, question, run_id=claim.run_id)]
+
+    run_suspend(claim, request_id="q1", expires_at=None, asking=asking, worked=timedelta(seconds=5))
+
+    run = Run.objects.get()
+    assert (run.status, run.worked_seconds) == ("waiting", 5.0)
+    assert types(started.thread.pk) == ["run_started", "question"]
+
+
+def test_run_suspend__stop_asked_meanwhile__question_is_not_asked(started: Started) -> None:
+    claim = claimed()
+    Run.objects.update(interrupt_requested_at=clock.now())
+    question = Question(request_id="q1", questions=(QuestionItem(question="Which?"),))
+    asking = [new_event(EventType.QUESTION, question, run_id=claim.run_id)]
+
+    assert not run_suspend(claim, request_id="q1", expires_at=None, asking=asking)
+
+    assert types(started.thread.pk) == ["run_started"]
+
+
+def test_run_finish__result_missing__the_answer_stands_in(started: Started) -> None:
+    claim = claimed()
+    answer = new_event(EventType.RESULT, Result(text="Stopped.", success=False), run_id=claim.run_id)
+
+    run_finish(claim, Outcome("interrupted", answer=answer))
+
+    assert types(started.thread.pk) == ["run_started", "result", "run_ended"]
+
+
+def test_run_finish__result_already_there__stays_the_only_one(started: Started) -> None:
+    claim = claimed()
+    mine = new_event(EventType.RESULT, Result(text="Found.", success=True), run_id=claim.run_id)
+    append(thread_id=claim.thread_id, events=[mine], fence=claim.fence)
+
+    run_finish(claim, Outcome("interrupted", answer=mine))
+
+    assert types(started.thread.pk) == ["run_started", "result", "run_ended"]
+
+
+def test_runs_sweep__open_call_of_the_starter_alone__stays_the_starters(
+    started: Started, lease_clock: LeaseClock
+) -> None:
+    claim = claimed()
+    start = ToolStart(tool_use_id="t1-1", name="memory_recall", input={"q": "mine"})
+    event = new_event(EventType.TOOL_START, start, run_id=claim.run_id, audience=Audience.STARTER)
+    append(thread_id=claim.thread_id, events=[event], fence=claim.fence)
+    lease_clock.forward(31)
+
+    runs_sweep()
+
+    audiences = dict(Event.objects.filter(thread_id=claim.thread_id).values_list("type", "audience"))
+    assert (audiences["tool_end"], audiences["run_ended"]) == ("starter", "thread")

@@ -24,7 +24,8 @@ from controlplane.investigations.log import (
 )
 from controlplane.investigations.models import Audience, Event, Thread
 from controlplane.investigations.services import Started
-from controlplane.runtimes.events import EventType, RunEnded, Thought
+from controlplane.runtimes.events import EventType, RunEnded, Thought, ToolEnd, ToolStart
+from controlplane.runtimes.evidence import Observation, ObservationKind
 from tests.factories import Tree
 from tests.support.runs import envelopes, in_threads, start_run
 
@@ -192,3 +193,50 @@ def test_read_page__any_cursor__is_the_log_after_it(started: Started, batches: l
 
     assert [event.seq for event in page.events] == list(range(cut + 1, head + 1))
     assert not page.more
+
+
+def test_new_event__field_made_longer_by_redaction__still_fits_its_schema() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    quote = "x " * 980 + secret
+    observation = Observation(id="t1-1.1", source="s", object="o", kind=ObservationKind.LOG, quote=quote[:2000])
+    end = ToolEnd(tool_use_id="t1-1", name="query_logs", success=True, observations=(observation,))
+
+    event = new_event(EventType.TOOL_END, end, run_id=None)
+
+    stored = ToolEnd.model_validate_json(event.data)
+    assert len(stored.observations[0].quote) <= 2000
+    assert secret not in event.data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ToolStart(tool_use_id="t1-1", name="n", input={f"k{i}": "word " * 4000 for i in range(400)}),
+        ToolStart(tool_use_id="t1-1", name="n", input={f"k{i}": [["x" * 900] * 150] * 20 for i in range(190)}),
+        ToolEnd(tool_use_id="t1-1", name="n", success=True, output="line\n" * 300_000),
+    ],
+    ids=["many texts", "many lists", "one text"],
+)
+def test_new_event__oversized__is_readable_by_its_own_schema(data: ToolStart | ToolEnd) -> None:
+    type_ = EventType.TOOL_START if isinstance(data, ToolStart) else EventType.TOOL_END
+
+    event = new_event(type_, data, run_id=None)
+
+    assert len(event.data) <= MAX_DATA_BYTES
+    assert type(data).model_validate_json(event.data).tool_use_id == "t1-1"
+
+
+def test_read_page__large_events__stops_at_its_byte_bound_and_says_so(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.investigations.log._PIECE_EVENTS", 4)
+    monkeypatch.setattr("controlplane.investigations.log.PAGE_BYTES", 20_000)
+    for _ in range(20):
+        append(thread_id=started.thread.pk, events=[thought("word " * 1000)])
+
+    page = read_page(started.thread.pk, after=0, limit=500)
+    rest = read_page(started.thread.pk, after=page.events[-1].seq, limit=500)
+
+    assert page.more
+    assert 4 <= len(page.events) <= 8
+    assert rest.events[0].seq == page.events[-1].seq + 1
