@@ -1,13 +1,16 @@
 """The server of ``make dev``: one process that serves the ASGI application until it is told to stop."""
 
 import errno
+import fcntl
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -60,6 +63,14 @@ def _why_not(error: OSError, host: str, port: int) -> str:
     if error.errno in {errno.EACCES, errno.EPERM}:
         return f"Port {port} on {host} is not for everybody; choose one above 1023: make dev PORT=8000"
     return f"HOST={host} is not an address of this machine."
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold a lock file for the length of the block: of two starts on one data directory the second waits its turn."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def base_url(host: str, port: int) -> str:

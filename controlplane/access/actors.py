@@ -15,6 +15,7 @@ from controlplane.access import tokens
 from controlplane.access.models import AccessToken, Membership, TokenKind, User
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind, Channel, Grant, Role
+from controlplane.core.db import impatient
 from controlplane.core.errors import NotAuthenticated
 
 log = structlog.get_logger(__name__)
@@ -124,6 +125,7 @@ def _touch(token: AccessToken) -> None:
         return
     unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
     try:
-        AccessToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+        with impatient():
+            AccessToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
     except OperationalError:  # a locked database must not refuse a reader over a statistic
         log.warning("token.last_used_not_written", token=token.public_id)

@@ -19,7 +19,7 @@ from controlplane.access.selectors import (
     user_for_grant,
 )
 from controlplane.access.services import membership_grant, membership_revoke, token_create, token_revoke
-from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of
+from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
 from controlplane.core.clock import rfc3339
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action
@@ -99,7 +99,7 @@ class TokenListView(APIView):
     @extend_schema(operation_id="token_list", parameters=_PAGE, responses=TokenPageOutput)
     def get(self, request: Request, org: str, node: str) -> Response:
         tokens = tokens_of_node(actor=actor_of(request), organization_slug=org, node_slug=node)
-        page = page_of(tokens, ordering=["-created_at", "-id"], params=request.query_params)
+        page = page_of(tokens, ordering=["-created_at", "-id"], params=query_of(request, "cursor", "limit"))
         return Response(page.as_dict([_represent_token(token) for token in page.results]))
 
     @extend_schema(operation_id="token_create", request=TokenInput, responses={201: IssuedTokenOutput})
@@ -160,7 +160,7 @@ class MemberListView(APIView):
     @extend_schema(operation_id="member_list", parameters=_PAGE, responses=MemberPageOutput)
     def get(self, request: Request, org: str, node: str) -> Response:
         memberships = memberships_of_node(actor=actor_of(request), organization_slug=org, node_slug=node)
-        page = page_of(memberships, ordering=["id"], params=request.query_params)
+        page = page_of(memberships, ordering=["id"], params=query_of(request, "cursor", "limit"))
         return Response(page.as_dict([_represent_membership(membership) for membership in page.results]))
 
     @extend_schema(operation_id="member_grant", request=MemberInput, responses={201: MemberOutput})

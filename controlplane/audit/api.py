@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from controlplane.audit.export import csv_rows
 from controlplane.audit.models import AuditEvent
 from controlplane.audit.selectors import audit_events
-from controlplane.core.api import actor_of
+from controlplane.core.api import actor_of, query_of
 from controlplane.core.clock import rfc3339
 from controlplane.core.errors import FieldError, MalformedRequest
 from controlplane.core.pagination import Page, page_of
@@ -77,7 +77,7 @@ class AuditView(APIView):
         ],
     )
     def get(self, request: Request, org: str) -> Response | HttpResponse:
-        params = request.query_params
+        params = query_of(request, "cursor", "limit", "since", "until", "format", *_FILTERS)
         events = audit_events(
             actor_of(request),
             org,

@@ -77,6 +77,12 @@ def query_of(request: Request, *allowed: str) -> Mapping[str, str]:
         MalformedRequest: ``unknown_parameter``: a misspelt ``dry_run`` must not write.
     """
     params = request.query_params.dict()
+    for name, values in request.query_params.lists():
+        if len(values) > 1 and name in allowed:
+            detail = f"{name} is given {len(values)} times; once is enough."
+            raise MalformedRequest(
+                detail, code="repeated_parameter", errors=[FieldError("", "repeated_parameter", detail)]
+            )
     unknown = sorted(name[:80] for name in params if name not in allowed)
     if unknown:
         known = ", ".join(allowed) or "none"

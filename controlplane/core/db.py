@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, connections
+
+from controlplane.settings.database import SQLITE_BUSY_SECONDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +28,24 @@ def run_job(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     finally:
         if getattr(connection, "pool", None) is not None:
             connection.close()
+
+
+@contextlib.contextmanager
+def impatient(milliseconds: int = 50) -> Iterator[None]:
+    """Let statements inside wait at most about ``milliseconds`` for SQLite's write lock, for what is not worth a wait.
+
+    On PostgreSQL only writers of the same row wait for each other, so there nothing changes.
+    """
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    connection.connection.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
+    try:
+        yield
+    finally:
+        if connection.connection is not None:
+            connection.connection.execute(f"PRAGMA busy_timeout = {SQLITE_BUSY_SECONDS * 1000:d}")
 
 
 class DatabaseThreads:

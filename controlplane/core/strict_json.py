@@ -5,6 +5,7 @@ import math
 from typing import Any, NoReturn
 
 from controlplane.core.errors import MalformedRequest, PayloadTooLarge
+from controlplane.core.redaction import redact_text
 
 MAX_NESTING = 64
 
@@ -47,7 +48,8 @@ def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise MalformedRequest(f"The key {key[:80]!r} appears twice in one object.", code="duplicate_key")
+                name = redact_text(key)[:80]
+                raise MalformedRequest(f"The key {name!r} appears twice in one object.", code="duplicate_key")
             seen.add(key)
     return result
 
@@ -67,13 +69,18 @@ def _check(value: Any, max_nesting: int) -> None:
         for item in level:
             if isinstance(item, str):
                 _check_text(item)
-            elif isinstance(item, float) and not math.isfinite(item):
-                raise MalformedRequest("The body has a number out of range.", code="malformed_json")
+            elif isinstance(item, int | float) and not _is_storable(item):
+                raise MalformedRequest("The body has a number out of range.", code="number_out_of_range")
             elif isinstance(item, dict | list):
                 if enclosing == max_nesting:
                     raise _too_deep(max_nesting)
                 children.extend(_children(item))
         level = children
+
+
+def _is_storable(number: Any) -> bool:
+    """Return whether every part of the system can write the number: a finite double, or an integer of 64 bits."""
+    return math.isfinite(number) if isinstance(number, float) else -(2**63) <= number < 2**64
 
 
 def _children(container: dict[str, Any] | list[Any]) -> list[Any]:

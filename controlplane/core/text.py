@@ -3,19 +3,22 @@
 import unicodedata
 
 from controlplane.core.errors import invalid
+from controlplane.core.redaction import redact_text
 
 
 def single_line(value: str, *, pointer: str, max_length: int = 200) -> str:
     """Return ``value`` without surrounding space, as one printable line of 1 to ``max_length`` characters.
 
     Raises:
-        InvalidInput: ``blank``, ``too_long`` or ``control_character``, pointing at ``pointer``.
+        InvalidInput: ``blank``, ``too_long``, ``control_character`` or ``looks_like_a_secret``, at ``pointer``.
     """
     text = value.strip()
     if not text:
         raise invalid(pointer, "blank", "This must not be blank.")
     if len(text) > max_length:
         raise invalid(pointer, "too_long", f"This has {len(text)} characters; at most {max_length} are accepted.")
-    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in text):
+    if any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in text):
         raise invalid(pointer, "control_character", "This must be one line without control characters.")
+    if redact_text(text) != text:
+        raise invalid(pointer, "looks_like_a_secret", "This looks like a credential; give it a name instead.")
     return text

@@ -116,6 +116,7 @@ class InvestigationsView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Start an investigation: a new thread with its first run."""
+        query_of(request)
         actor = actor_of(request)
         body = body_of(InvestigationInput, request.data)
         team = team_for(actor, body.get("team"), Action.RUN_CREATE)
@@ -201,7 +202,7 @@ class ThreadInterruptView(APIView):
     @extend_schema(operation_id="thread_interrupt", request=None, responses={202: RunOutput, 409: PROBLEM})
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Stop the active run."""
-        body_of(NothingInput, request.data or {})
+        body_of(NothingInput, request.data)
         run = services.run_interrupt(actor=actor_of(request), thread_id=thread_id)
         return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
 

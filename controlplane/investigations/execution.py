@@ -15,7 +15,6 @@ from typing import Any, Final
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
-from pydantic import BaseModel
 
 from controlplane.core import clock
 from controlplane.core.db import DatabaseThreads
@@ -206,21 +205,17 @@ class Execution:
             await self._finish("interrupted", "stopped")
 
     async def _finish(self, status: EndStatus, reason: str, *, error: events.Error | None = None) -> None:
-        """End the run. Without an error, the log gets a result that says how it ended unless it has one already."""
+        """End the run; ``error`` is what the log should say of it, unless the runtime has said it itself."""
         said = self._result.text if self._result else (error.message if error else "")
         outcome = Outcome(
             status,
             reason=reason,
             headline=_headline(said),
-            closing=[self._event(EventType.ERROR, error)] if error is not None and error is not self._error else (),
-            answer=self._event(EventType.RESULT, _closing_result(status, reason)) if error is None else None,
+            error=None if error is self._error else error,
             open_tools=_OPEN_TOOLS.get(status, "The run ended before this tool answered."),
         )
         await self._patiently(run_finish, self.claim, outcome)
         log.info("run.ended", run_id=str(self.claim.run_id), status=status, reason=reason)
-
-    def _event(self, type_: EventType, data: BaseModel) -> NewEvent:
-        return new_event(type_, data, run_id=self.claim.run_id)
 
 
 def _find(claim: Claim, after: int, event: NewEvent) -> int | None:
@@ -229,14 +224,6 @@ def _find(claim: Claim, after: int, event: NewEvent) -> int | None:
         thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=event.type, data=event.data
     )
     return rows.order_by("seq").values_list("seq", flat=True).first()
-
-
-def _closing_result(status: EndStatus, reason: str) -> events.Result:
-    if status == "timeout":
-        return events.Result(text="The time limit of this run was reached.", success=False, subtype="error_timeout")
-    if status == "interrupted":
-        return events.Result(text="Stopped before an answer was found.", success=False, subtype="interrupted")
-    return events.Result(text="The run ended without an answer.", success=False, subtype=f"error_{reason or 'unknown'}")
 
 
 def _headline(text: str) -> str:

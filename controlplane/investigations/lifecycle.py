@@ -7,7 +7,7 @@ zero rows mean that somebody else was first, and nothing is written. Lock order:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import orjson
@@ -51,15 +51,15 @@ class Claim:
 class Outcome:
     """How a run ends.
 
-    ``closing`` events are appended just before ``run_ended``; ``answer`` too, if the log holds no result of the run
-    yet: every client waits for one. Tool calls still open are closed with the words of ``open_tools``.
+    ``error``, if there is one, is appended just before ``run_ended``. A run that was cut short without a result or an
+    error gets a result that says so: every client waits for one. Tool calls still open are closed with the words of
+    ``open_tools``.
     """
 
     status: EndStatus
     reason: str = ""
     headline: str = ""
-    closing: Sequence[NewEvent] = ()
-    answer: NewEvent | None = None
+    error: events.Error | None = None
     open_tools: str = "The run ended before this tool answered."
 
 
@@ -199,9 +199,11 @@ def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
         waiting_for="",
         waiting_until=None,
     )
-    closing = [*_open_tools_closed(thread_id, run_id, outcome.open_tools), *outcome.closing]
-    if outcome.answer is not None and not _has_result(thread_id, run_id):
-        closing.append(outcome.answer)
+    closing = _open_tools_closed(thread_id, run_id, outcome.open_tools)
+    if outcome.error is not None:
+        closing.append(new_event(EventType.ERROR, outcome.error, run_id=run_id))
+    elif outcome.status in _CUT_SHORT and not _has_answer(thread_id, run_id):
+        closing.append(new_event(EventType.RESULT, _CUT_SHORT[outcome.status], run_id=run_id))
     ended = events.RunEnded(
         status=outcome.status, reason=outcome.reason, duration_ms=int(duration.total_seconds() * 1000)
     )
@@ -210,8 +212,21 @@ def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
     _start_waiting_messages(thread_id, run)
 
 
-def _has_result(thread_id: UUID, run_id: UUID) -> bool:
-    return Event.objects.filter(thread_id=thread_id, run_id=run_id, type=EventType.RESULT).exists()
+_CUT_SHORT: Final = {
+    "interrupted": events.Result(
+        text="Stopped before an answer was found; what was seen is kept.", success=False, subtype="interrupted"
+    ),
+    "timeout": events.Result(
+        text="The time limit was reached before an answer was found; what was seen is kept.",
+        success=False,
+        subtype="error_timeout",
+    ),
+}
+
+
+def _has_answer(thread_id: UUID, run_id: UUID) -> bool:
+    answers = [EventType.RESULT, EventType.ERROR]
+    return Event.objects.filter(thread_id=thread_id, run_id=run_id, type__in=answers).exists()
 
 
 def _count_end(status: str, duration: timedelta) -> None:

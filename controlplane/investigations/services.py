@@ -291,8 +291,11 @@ def _clean_alert(alert: Mapping[str, Any] | None) -> Any:
 
 def _without_nul(value: Any) -> Any:
     """Return ``value`` without NUL characters, which PostgreSQL's jsonb refuses."""
-    encoded = orjson.dumps(value)
-    return orjson.loads(encoded.replace(b"\\u0000", b"\\ufffd")) if b"\\u0000" in encoded else value
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, dict):
+        return {_without_nul(key): _without_nul(item) for key, item in value.items()}
+    return [_without_nul(item) for item in value] if isinstance(value, list) else value
 
 
 def _clean_answers(answers: object) -> dict[str, str]:
@@ -309,7 +312,7 @@ def _clean_answers(answers: object) -> dict[str, str]:
 
 
 def _escape(name: str) -> str:
-    return name[:80].replace("~", "~0").replace("/", "~1")
+    return redact_text(name)[:80].replace("~", "~0").replace("/", "~1")
 
 
 def _visibility(actor: Actor, wanted: str | None) -> str:

@@ -34,6 +34,10 @@ PATH: Final = re.compile(r"/api/v1/threads/(?P<thread>[0-9a-fA-F-]{36})/stream/?
 RECHECK_SECONDS: Final = 60.0
 RETRY_MS: Final = 1000
 MAX_WRITE_BYTES: Final = 256 * 1024
+#: How long a client may take to accept one write; one that reads nothing is let go, and resumes when it comes back.
+WRITE_SECONDS: Final = 30.0
+#: How long a stream may take to end by itself when the server stops.
+DRAIN_SECONDS: Final = 1.0
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]
@@ -96,17 +100,22 @@ class ThreadStream:
             await self._serve(viewer, credentials, cursor, receive, send)
 
     async def _serve(self, viewer: Viewer, credentials: Credentials, cursor: int, receive: Receive, send: Send) -> None:
-        """Run the pump until the client leaves or the pump ends, whichever is first; the other is cancelled."""
+        """Run the pump until it ends, the client leaves or the server stops; then the rest is cancelled."""
         pump = asyncio.create_task(self._pump(viewer, credentials, cursor, send))
         gone = asyncio.create_task(_disconnected(receive))
+        draining = asyncio.create_task(self._hub.draining.wait())
         try:
-            await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({pump, gone, draining}, return_when=asyncio.FIRST_COMPLETED)
+            if draining.done() and not gone.done():
+                await asyncio.wait({pump}, timeout=DRAIN_SECONDS)
         finally:
-            pump.cancel()
-            gone.cancel()
-            outcomes = await asyncio.gather(pump, gone, return_exceptions=True)
+            for task in (pump, gone, draining):
+                task.cancel()
+            outcomes = await asyncio.gather(pump, gone, draining, return_exceptions=True)
         failure = outcomes[0]
-        if isinstance(failure, Exception) and not isinstance(failure, OSError):
+        if isinstance(failure, TimeoutError):
+            log.info("stream.client_too_slow", thread=str(viewer.thread_id))
+        elif isinstance(failure, Exception) and not isinstance(failure, OSError):
             log.warning("stream.broken", error=type(failure).__name__, thread=str(viewer.thread_id))
 
     async def _pump(self, viewer: Viewer, credentials: Credentials, cursor: int, send: Send) -> None:
@@ -240,7 +249,13 @@ def _batches(frames: list[Frame], *, starter: bool) -> Iterator[bytes]:
 
 
 async def _write(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    """Send a part of the body.
+
+    Raises:
+        TimeoutError: the client does not read.
+    """
+    async with asyncio.timeout(WRITE_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> bool:

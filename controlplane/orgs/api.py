@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core.actor import Actor
-from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of
+from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
 from controlplane.core.clock import rfc3339
 from controlplane.core.errors import NotFound, invalid
 from controlplane.core.pagination import page_of
@@ -63,7 +63,7 @@ class NodeListView(APIView):
     def get(self, request: Request, org: str) -> Response:
         actor = actor_of(request)
         nodes = nodes_visible(actor).filter(organization=organization_get(actor, org)).select_related("parent")
-        page = page_of(nodes, ordering=["slug"], params=request.query_params)
+        page = page_of(nodes, ordering=["slug"], params=query_of(request, "cursor", "limit"))
         return Response(page.as_dict([represent_node(node) for node in page.results]))
 
     @extend_schema(operation_id="node_create", request=NodeInput, responses={201: NodeOutput})

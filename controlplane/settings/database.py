@@ -1,5 +1,6 @@
 """The database setting: SQLite (WAL) when embedded, PostgreSQL when ``DATABASE_URL`` names one."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,12 @@ def database_settings(url: str, data_dir: Path) -> dict[str, Any]:
         ImproperlyConfigured: for any other engine or form; it names the variable and never shows the URL.
     """
     if not url:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        return sqlite_settings(data_dir / "opensre.sqlite3")
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = data_dir / "opensre.sqlite3"
+        if os.access(data_dir, os.W_OK):
+            # Readable by its owner alone from the start; SQLite gives its journal files the same rights.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return sqlite_settings(path)
     scheme = url.split(":", 1)[0]
     if scheme in {"postgres", "postgresql"}:
         return postgres_settings(url)

@@ -96,7 +96,7 @@ def require_directory(name: str, path: Path) -> None:
         ImproperlyConfigured: naming the variable ``name`` that says where it is to be.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # incidents, sessions and keys are nobody else's
     except OSError as error:
         raise ImproperlyConfigured(f"{name}: {path} cannot be made ({error.strerror}).") from None
 

@@ -5,6 +5,10 @@ import os
 import secrets
 from pathlib import Path
 
+from django.core.exceptions import ImproperlyConfigured
+
+_NAMES = ("SECRET_KEY", "TOKEN_PEPPER", "AUDIT_KEY")
+
 
 class LocalSecrets:
     """Random secrets in ``<data_dir>/secrets.json`` (mode 0600), each made at first use.
@@ -25,12 +29,15 @@ class LocalSecrets:
     def _load(self) -> dict[str, str]:
         if not self._path.exists():
             self._create()
-        values: dict[str, str] = json.loads(self._path.read_text())
-        return values
+        try:
+            values: dict[str, str] = json.loads(self._path.read_text())
+            return {name: values[name] for name in _NAMES}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise ImproperlyConfigured(f"{self._path} cannot be read as the secrets of this installation.") from None
 
     def _create(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        values = {name: secrets.token_urlsafe(48) for name in ("SECRET_KEY", "TOKEN_PEPPER", "AUDIT_KEY")}
+        values = {name: secrets.token_urlsafe(48) for name in _NAMES}
         draft = self._path.with_suffix(f".{os.getpid()}.draft")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(values, file)

@@ -56,5 +56,7 @@ def logging_settings(level: str, log_format: str) -> dict[str, Any]:
             "django.server": {"level": "INFO", "propagate": True, "handlers": []},
             # its warnings are 4xx answers with their path, which our own ``http.request`` line has without the path
             "django.request": {"level": "ERROR", "propagate": True, "handlers": []},
+            # the same for refused forms: the path of a sign-in link is its secret
+            "django.security.csrf": {"level": "ERROR", "propagate": True, "handlers": []},
         },
     }

@@ -235,7 +235,7 @@ def test_worker__lease_lost_while_working__stops_and_writes_nothing_more(
         wait_until(lambda: not worker.worker._running, what="the worker to let go")
 
     assert (run.status, run.reason) == ("interrupted", "worker_lost")
-    assert types(started.thread.pk) == ["run_started", "thought", "run_ended"]
+    assert types(started.thread.pk) == ["run_started", "thought", "result", "run_ended"]
 
 
 def _pause_renewals_and_sweep(worker: WorkerThread, lease_clock: LeaseClock) -> None:

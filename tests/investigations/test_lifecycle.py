@@ -132,9 +132,9 @@ def test_runs_sweep__lease_expired__interrupted_and_unlocked_with_one_end(
     assert (run.status, run.reason) == ("interrupted", "worker_lost")
     assert (thread.active_run, thread.lease_until, thread.epoch) == (None, None, 2)
     log = envelopes(thread.pk)
-    assert [event["type"] for event in log] == ["run_started", "tool_start", "tool_end", "run_ended"]
+    assert [event["type"] for event in log] == ["run_started", "tool_start", "tool_end", "result", "run_ended"]
     assert (log[2]["data"]["tool_use_id"], log[2]["data"]["success"]) == ("t1-1", False)
-    assert log[3]["data"]["status"] == "interrupted"
+    assert (log[3]["data"]["subtype"], log[4]["data"]["status"]) == ("interrupted", "interrupted")
 
 
 @pytest.mark.parametrize(
@@ -361,21 +361,21 @@ def test_run_suspend__stop_asked_meanwhile__question_is_not_asked(started: Start
     assert types(started.thread.pk) == ["run_started"]
 
 
-def test_run_finish__result_missing__the_answer_stands_in(started: Started) -> None:
-    claim = claimed()
-    answer = new_event(EventType.RESULT, Result(text="Stopped.", success=False), run_id=claim.run_id)
+@pytest.mark.parametrize("status", ["interrupted", "timeout"])
+def test_run_finish__cut_short_without_a_result__gets_one_that_says_so(started: Started, status: Any) -> None:
+    run_finish(claimed(), Outcome(status))
 
-    run_finish(claim, Outcome("interrupted", answer=answer))
+    log = envelopes(started.thread.pk)
+    assert [event["type"] for event in log] == ["run_started", "result", "run_ended"]
+    assert (log[1]["data"]["success"], log[1]["data"]["report"]) == (False, None)
 
-    assert types(started.thread.pk) == ["run_started", "result", "run_ended"]
 
-
-def test_run_finish__result_already_there__stays_the_only_one(started: Started) -> None:
+def test_run_finish__cut_short_after_its_result__keeps_that_one(started: Started) -> None:
     claim = claimed()
     mine = new_event(EventType.RESULT, Result(text="Found.", success=True), run_id=claim.run_id)
     append(thread_id=claim.thread_id, events=[mine], fence=claim.fence)
 
-    run_finish(claim, Outcome("interrupted", answer=mine))
+    run_finish(claim, Outcome("interrupted"))
 
     assert types(started.thread.pk) == ["run_started", "result", "run_ended"]
 

@@ -228,7 +228,7 @@ def test_run_interrupt__queued__ends_at_once_and_only_once(tree: Tree) -> None:
     with pytest.raises(Conflict) as caught:
         run_interrupt(actor=tree.system, thread_id=started.thread.pk)
     assert caught.value.code == "nothing_running"
-    assert types(started.thread.pk) == ["run_started", "run_ended"]
+    assert types(started.thread.pk) == ["run_started", "result", "run_ended"]
     assert AuditEvent.objects.filter(action="run.interrupt").count() == 1
 
 
@@ -277,3 +277,25 @@ def test_node_delete__with_investigations__refused_with_the_reason(tree: Tree) -
 
     with pytest.raises(AppError, match="1 investigation"):
         node_delete(actor=tree.system, node=tree.payments)
+
+
+def test_investigation_start__integer_beyond_what_can_be_written__never_a_crash(tree: Tree) -> None:
+    from controlplane.core.errors import MalformedRequest
+    from controlplane.core.strict_json import parse_json
+
+    with pytest.raises(MalformedRequest) as caught:
+        parse_json(b'{"alert": {"x": 18446744073709551616}}', max_bytes=1000)
+
+    assert caught.value.code == "number_out_of_range"
+
+
+def test_message_post__fifty_wait_already__refused(tree: Tree) -> None:
+    started = start_run(tree.system, tree.payments)
+    for number in range(50):
+        message_post(actor=tree.system, thread_id=started.thread.pk, text=f"m{number}")
+
+    with pytest.raises(Conflict) as caught:
+        message_post(actor=tree.system, thread_id=started.thread.pk, text="one too many")
+
+    assert caught.value.code == "too_many_messages"
+    assert Message.objects.count() == 50

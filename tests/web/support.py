@@ -73,7 +73,9 @@ def finish(
         tool_end = tool_end or observed()
     closing = [new_event(kind, data, run_id=started.run.pk) for kind, data in _closing(tool_end, result)]
     headline = result.text.partition("\n")[0] if result else ""
-    run_end_unclaimed(started.thread, started.run, Outcome(status, reason=reason, headline=headline, closing=closing))
+    if closing:
+        append(thread_id=started.thread.pk, events=closing)
+    run_end_unclaimed(started.thread, started.run, Outcome(status, reason=reason, headline=headline))
     started.run.refresh_from_db()
     return started
 

@@ -117,7 +117,7 @@ def _timeline(verdict: Verdict, case: Case) -> list[TimelineEntry]:
 
 def _not_checked(facts: Facts) -> list[NotChecked]:
     """Return what could not be checked: missing sources, skipped parts, kinds of evidence that nobody offers."""
-    found = [NotChecked(what=item.name, why=f"It {item.reason}.") for item in facts.missing]
+    found = [NotChecked(what=item.name, why=f"{item.reason[:1].upper()}{item.reason[1:]}.") for item in facts.missing]
     for source in facts.sources:
         problems = [text(problem) for problem in items(source.facts.get("problems"))]
         if problems:

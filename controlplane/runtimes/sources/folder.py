@@ -63,7 +63,8 @@ def read_folder(path: Path) -> Folder:
         os.close(root)
     if folder.alert is None and folder.scenario is None and not folder.sources:
         why = "; ".join(f"{name} {reason}" for name, reason in list(folder.unreadable.items())[:5])
-        raise invalid(_POINTER, "evidence_empty", f"The folder holds no evidence that can be read: {why}.")
+        told = f": {why}" if why else ""
+        raise invalid(_POINTER, "evidence_empty", f"The folder holds no evidence that can be read{told}.")
     return folder
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controlplane.core.errors import FieldError, InvalidInput, invalid
+from controlplane.core.redaction import redact_text
 from controlplane.runtimes.sources.folder import (
     MAX_FILES,
     MAX_TOTAL_BYTES,
@@ -123,7 +124,7 @@ def _broken_source_rules(sources: object) -> Iterator[FieldError]:
 
 def _escaped(member: object) -> str:
     """Return a member's name as one segment of a JSON Pointer (RFC 6901, section 3), shortened for display."""
-    return printable(str(member)).replace("~", "~0").replace("/", "~1")
+    return printable(redact_text(str(member))).replace("~", "~0").replace("/", "~1")
 
 
 def _encoded_bytes(value: Mapping[Any, Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, connection, connections
+from django.db import DatabaseError, connection, connections
 from django.urls import reverse
 from typing_extensions import override
 
@@ -15,7 +15,7 @@ from controlplane.access.bootstrap import first_owner, installation_is_empty
 from controlplane.access.services import sign_in_link_create
 from controlplane.core import tasks
 from controlplane.core.errors import AppError
-from web.dev import WILDCARDS, StartError, base_url, interrupt_on_sigterm, open_socket, serve
+from web.dev import WILDCARDS, StartError, base_url, interrupt_on_sigterm, only_one, open_socket, serve
 from web.sample import sample_start
 
 APPLICATION = "controlplane.asgi:application"
@@ -61,15 +61,16 @@ class Command(BaseCommand):
 
     def _prepare(self) -> None:
         self.check()
-        try:
-            call_command("migrate", interactive=False, verbosity=0)
-        except OperationalError as error:
-            raise StartError(f"The database does not work ({str(error).strip().splitlines()[0]}).") from None
-        self._say(f"Database: {connection.settings_dict['NAME']}")
-        if installation_is_empty():
-            call_command("bootstrap", stdout=self.stdout)
-        if sample_start():
-            self._say("The sample investigation has been started.")
+        with only_one(settings.DATA_DIR / "setup.lock"):
+            try:
+                call_command("migrate", interactive=False, verbosity=0)
+            except DatabaseError as error:
+                raise StartError(f"The database does not work ({str(error).strip().splitlines()[0]}).") from None
+            self._say(f"Database: {connection.settings_dict['NAME']}")
+            if installation_is_empty():
+                call_command("bootstrap", stdout=self.stdout)
+            if sample_start():
+                self._say("The sample investigation has been started.")
 
     def _welcome(self, url: str, host: str) -> list[str]:
         lines = ["", f"OpenSRE is ready: {url}"]
