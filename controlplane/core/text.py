@@ -10,7 +10,7 @@ def single_line(value: str, *, pointer: str, max_length: int = 200) -> str:
     """Return ``value`` without surrounding space, as one printable line of 1 to ``max_length`` characters.
 
     Raises:
-        InvalidInput: ``blank``, ``too_long``, ``control_character`` or ``looks_like_a_secret``, at ``pointer``.
+        InvalidInput: ``blank``, ``too_long`` or ``control_character``, pointing at ``pointer``.
     """
     text = value.strip()
     if not text:
@@ -19,6 +19,16 @@ def single_line(value: str, *, pointer: str, max_length: int = 200) -> str:
         raise invalid(pointer, "too_long", f"This has {len(text)} characters; at most {max_length} are accepted.")
     if any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for character in text):
         raise invalid(pointer, "control_character", "This must be one line without control characters.")
+    return text
+
+
+def name_line(value: str, *, pointer: str, max_length: int = 200) -> str:
+    """Return a name: a :func:`single_line` that is no credential, since names are shown and kept everywhere.
+
+    Raises:
+        InvalidInput: those of :func:`single_line`, or ``looks_like_a_secret``.
+    """
+    text = single_line(value, pointer=pointer, max_length=max_length)
     if redact_text(text) != text:
         raise invalid(pointer, "looks_like_a_secret", "This looks like a credential; give it a name instead.")
     return text

@@ -149,7 +149,7 @@ def runs_page(
 def thread_detail(actor: Actor, thread_id: UUID) -> ThreadDetail:
     """Return a thread with all its runs and their answers. A fixed number of queries, however many runs."""
     thread = thread_get(actor, thread_id)
-    runs = list(Run.objects.filter(thread=thread).order_by("number").defer("alert", "resume", "config_chain"))
+    runs = list(Run.objects.filter(thread=thread).order_by("number"))
     return ThreadDetail(
         thread=thread,
         runs=_views(actor, thread, runs),

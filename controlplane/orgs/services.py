@@ -12,7 +12,7 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind
 from controlplane.core.errors import Conflict, FieldError, PermissionDenied, invalid
 from controlplane.core.permissions import Action
-from controlplane.core.text import single_line
+from controlplane.core.text import name_line
 from controlplane.orgs.guards import deletion_obstacle
 from controlplane.orgs.models import MAX_DEPTH, Node, NodeAncestor, NodeKind, Organization, slug_validator
 from controlplane.orgs.selectors import node_is_archived, node_require
@@ -29,7 +29,7 @@ def organization_create(*, actor: Actor, slug: str, name: str) -> Organization:
     """
     if actor.kind != ActorKind.SYSTEM:
         raise PermissionDenied("Only the installation's operator makes organizations.")
-    slug, name = _clean_slug(slug), single_line(name, pointer="/name")
+    slug, name = _clean_slug(slug), name_line(name, pointer="/name")
     try:
         with transaction.atomic():
             organization = Organization.objects.create(slug=slug, name=name)
@@ -64,7 +64,7 @@ def node_create(*, actor: Actor, organization: Organization, parent: Node, slug:
     if kind not in {NodeKind.GROUP, NodeKind.TEAM}:
         raise invalid("/kind", "kind", "This must be group or team.")
     node = Node(organization=organization, parent=parent, kind=kind)
-    node.slug, node.name = _clean_slug(slug), single_line(name, pointer="/name")
+    node.slug, node.name = _clean_slug(slug), name_line(name, pointer="/name")
     _require_free_slug(node)
     _require_active(parent)
     above = _depths_above(parent.pk)
@@ -93,7 +93,7 @@ def node_update(*, actor: Actor, node: Node, slug: str | None = None, name: str 
         node.slug = _clean_slug(slug)
         _require_free_slug(node)
     if name is not None:
-        node.name = single_line(name, pointer="/name")
+        node.name = name_line(name, pointer="/name")
     if _describe(node) != before:
         node.save(update_fields=["slug", "name"])
         _audit(actor, "node.update", node, before=before, after=_describe(node))

@@ -212,7 +212,7 @@ def test_new_event__field_made_longer_by_redaction__still_fits_its_schema() -> N
     "data",
     [
         ToolStart(tool_use_id="t1-1", name="n", input={f"k{i}": "word " * 4000 for i in range(400)}),
-        ToolStart(tool_use_id="t1-1", name="n", input={f"k{i}": [["x" * 900] * 150] * 20 for i in range(190)}),
+        ToolStart(tool_use_id="t1-1", name="n", input={f"k{i}": [["x" * 300] * 30] * 4 for i in range(60)}),
         ToolEnd(tool_use_id="t1-1", name="n", success=True, output="line\n" * 300_000),
     ],
     ids=["many texts", "many lists", "one text"],

@@ -12,7 +12,7 @@ from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor, ActorKind, Role
 from controlplane.core.errors import Conflict, FieldError, PermissionDenied, invalid
 from controlplane.core.permissions import Action
-from controlplane.core.text import single_line
+from controlplane.core.text import name_line
 from controlplane.orgs.models import Node, NodeKind, Organization
 from controlplane.orgs.selectors import node_lineage, node_require
 
@@ -36,8 +36,8 @@ def user_create(
     """
     root = Node.objects.get(organization=organization, parent__isnull=True)
     node_require(actor=actor, action=Action.MEMBER_WRITE, node=root)
-    user = User(organization=organization, username=single_line(username, pointer="/username", max_length=150))
-    user.name = single_line(name, pointer="/name") if name.strip() else ""
+    user = User(organization=organization, username=name_line(username, pointer="/username", max_length=150))
+    user.name = name_line(name, pointer="/name") if name.strip() else ""
     user.email = _clean_email(email)
     user.password = make_password(None if password is None else _clean_password(password, user))
     try:

@@ -16,7 +16,7 @@ from controlplane.core.actor import Actor, ActorKind
 from controlplane.core.clock import rfc3339
 from controlplane.core.errors import Conflict, NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import SCOPES, Action
-from controlplane.core.text import single_line
+from controlplane.core.text import name_line
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_lineage, node_require
 
@@ -66,7 +66,7 @@ def token_create(
         kind=kind,
         node=node,
         user=user,
-        name=single_line(name, pointer="/name"),
+        name=name_line(name, pointer="/name"),
         scopes=_clean_scopes(scopes, kind=kind, held=scopes_held(actor, lineage)),
         expires_at=_clean_expiry(expires_at),
         created_by=actor.principal,
