@@ -1,6 +1,7 @@
 """Fixtures of the whole suite."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -37,15 +38,27 @@ def _uses_database(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """Let SQLite empty the audit table between transactional tests: Django's flush deletes row by row there.
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Let SQLite empty the audit table between transactional tests, and PostgreSQL drop the database at the end.
 
-    PostgreSQL truncates, which the trigger does not see. ``tests/audit`` puts the trigger back where it is the subject.
+    Django's flush deletes row by row on SQLite, which a trigger forbids (``tests/audit`` puts it back where it is the
+    subject). PostgreSQL drops no database that anybody is connected to: the pool of this process is closed first, and
+    so are sessions of threads and processes that a test has left to themselves.
     """
     with django_db_blocker.unblock():
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
                 cursor.execute("DROP TRIGGER IF EXISTS audit_no_delete")
+    yield
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock():
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            connection.close()
+            connection.close_pool()
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def report_services(services: Sequence[Service], *, required: bool) -> None:
 def run_phases(services: Sequence[Service], arguments: Sequence[str], *, required: bool) -> list[Outcome]:
     """Run the phases one after the other and return what each did."""
     postgres, redis, browser = services
-    suite = ["-n", "2", "-m", "not browser", *arguments]
+    suite = ["-n", "2", "--dist", "worksteal", "-m", "not browser", *arguments]
     outcomes = [run_pytest("SQLite", suite, {"TEST_DATABASE_URL": ""}, narrowed=bool(arguments))]
     if postgres.ready:
         # Every test that uses a database, once more; the others cannot come out differently.

@@ -17,6 +17,7 @@ _worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
 _url = os.environ.get("TEST_DATABASE_URL", "")
 if _url:
     DATABASES = {"default": postgres_settings(_url)}
+    DATABASES["default"]["OPTIONS"]["pool"]["min_size"] = 0  # nothing is connected anew while a database is dropped
 else:
     DATABASES = {"default": sqlite_settings(DATA_DIR / "opensre.sqlite3")}
     # A subprocess under test is pointed at the suite's own database by OPENSRE_TEST_SQLITE.

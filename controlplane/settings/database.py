@@ -33,7 +33,7 @@ def postgres_settings(url: str) -> dict[str, Any]:
     except ValueError:
         raise ImproperlyConfigured("DATABASE_URL must have the form postgres://user:password@host:port/name.") from None
     options = dict(settings.get("OPTIONS") or {})
-    options.setdefault("pool", {"min_size": 1, "max_size": 12, "timeout": 10})
+    options.setdefault("pool", {"min_size": 1, "max_size": 20, "timeout": 10})
     options.setdefault("connect_timeout", 5)
     settings["OPTIONS"] = options
     settings["CONN_MAX_AGE"] = 0
