@@ -58,7 +58,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
             connection.close()
-            connection.close_pool()
+            connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's wrapper has it
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class LocalSecrets:
             raise ImproperlyConfigured(f"{self._path} cannot be read as the secrets of this installation.") from None
 
     def _create(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         values = {name: secrets.token_urlsafe(48) for name in _NAMES}
         draft = self._path.with_suffix(f".{os.getpid()}.draft")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

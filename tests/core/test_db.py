@@ -6,7 +6,7 @@ import threading
 import pytest
 from django.db import OperationalError, connection, connections
 
-from controlplane.core.db import DatabaseThreads, run_job
+from controlplane.core.db import DatabaseThreads, impatient, run_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,3 +65,16 @@ def test_run_job__broken_connection__is_dropped_so_that_the_next_job_gets_a_new_
     thread.start()
     thread.join()
     assert outcome == {"dropped": True, "next": 2}
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="on PostgreSQL writers of different rows do not wait")
+def test_impatient__write_lock_taken__gives_up_soon_and_waits_again_afterwards() -> None:
+    def patience() -> int:
+        with connection.cursor() as cursor:
+            return int(cursor.execute("PRAGMA busy_timeout").fetchone()[0])
+
+    usual = patience()
+    with impatient(50):
+        assert patience() == 50
+
+    assert patience() == usual == 15_000

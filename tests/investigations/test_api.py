@@ -291,3 +291,44 @@ def test_start__session_without_csrf_token__refused(tree: Tree) -> None:
     response = client.post(START, {"prompt": "why?"})
 
     assert (response.status_code, response.json()["code"]) == (403, "csrf_failed")
+
+
+def test_start__misspelt_query__starts_nothing(tree: Tree) -> None:
+    response = client_of(tree).post(f"{START}?dry_run=true", {"prompt": "why?"})
+
+    assert (response.status_code, response.json()["code"]) == (400, "unknown_parameter")
+    assert not Thread.objects.exists()
+
+
+def test_start__integer_of_65_bits__refused_by_name(tree: Tree) -> None:
+    raw = b'{"prompt": "x", "alert": {"x": 18446744073709551616}}'
+
+    response = client_of(tree).post(START, raw, content_type="application/json")
+
+    assert (response.status_code, response.json()["code"]) == (400, "number_out_of_range")
+
+
+def test_errors__secret_as_a_key__never_echoed(tree: Tree) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    client = client_of(tree)
+    thread = start_run(tree.system, tree.payments).thread
+    evidence = {"format": "snapshot/1", "sources": {secret: {}}}
+    answers = [
+        client.post(START, f'{{"{secret}": 1, "{secret}": 2}}', content_type="application/json"),
+        client.post(START, {"prompt": "x", secret: 1}),
+        client.post(START, {"prompt": "x", "evidence": evidence}),
+        client.post(f"/api/v1/threads/{thread.pk}/answers", {"request_id": "q", "answers": {secret: 5}}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [400, 422, 422, 422]
+    assert not [answer for answer in answers if secret in answer.content.decode()]
+
+
+@pytest.mark.parametrize("body", ["[]", "0", '"x"'])
+def test_interrupt__body_that_is_no_object__refused(tree: Tree, body: str) -> None:
+    thread = start_run(tree.system, tree.payments).thread
+
+    response = client_of(tree).post(f"/api/v1/threads/{thread.pk}/interrupt", body, content_type="application/json")
+
+    assert (response.status_code, response.json()["code"]) == (400, "not_an_object")
+    assert Thread.objects.get().active_run is not None

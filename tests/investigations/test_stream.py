@@ -2,6 +2,7 @@
 
 import json
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from controlplane.core.actor import Role
+from controlplane.investigations import metrics
 from controlplane.investigations.log import append, new_event
 from controlplane.investigations.models import Audience, Thread
 from controlplane.runtimes.events import EventType, Thought
@@ -291,3 +293,26 @@ def test_stream__server_told_to_stop__open_streams_end_at_once(tree: Tree) -> No
     assert outcome == ["ended"]
     assert time.monotonic() - began < 5
     assert types(thread.pk) == ["run_started"]
+
+
+def test_stream__client_that_never_reads__is_let_go(
+    tree: Tree, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.investigations.stream.WRITE_SECONDS", 0.3)
+    thread = start_run(tree.system, tree.payments).thread
+    for _ in range(60):
+        event = new_event(EventType.THOUGHT, Thought(text="word " * 40_000), run_id=None)
+        append(thread_id=thread.pk, events=[event])
+    host, port = server.url.removeprefix("http://").split(":")
+    request = f"GET /api/v1/threads/{thread.pk}/stream HTTP/1.1\r\nHost: {host}\r\n"
+    request += f"Authorization: Bearer {make_team_token(tree.payments)}\r\n\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((host, int(port)))
+        client.sendall(request.encode())
+        wait_until(lambda: streams_open() == 1, what="the stream to open")
+        wait_until(lambda: streams_open() == 0, what="the server to give up on the client")
+
+
+def streams_open() -> float:
+    return float(metrics.streams_open._value.get())

@@ -69,6 +69,8 @@ def test_node_create__bad_slug__names_the_rule(tree: Tree, slug: str) -> None:
         ({"name": "a\x00b"}, "/name", "control_character"),
         ({"name": "a\nb"}, "/name", "control_character"),
         ({"name": "a\ud800b"}, "/name", "control_character"),
+        ({"name": "\u202e"}, "/name", "control_character"),
+        ({"name": "ghp_" + "a1B2" * 9}, "/name", "looks_like_a_secret"),
         ({"kind": "org"}, "/kind", "kind"),
         ({"kind": "department"}, "/kind", "kind"),
     ],
