@@ -206,7 +206,7 @@ class Execution:
 
     async def _finish(self, status: EndStatus, reason: str, *, error: events.Error | None = None) -> None:
         """End the run; ``error`` is what the log should say of it, unless the runtime has said it itself."""
-        said = self._result.text if self._result else (error.message if error else "")
+        said = _told(self._result) if self._result else (error.message if error else "")
         outcome = Outcome(
             status,
             reason=reason,
@@ -224,6 +224,11 @@ def _find(claim: Claim, after: int, event: NewEvent) -> int | None:
         thread_id=claim.thread_id, seq__gt=after, run_id=claim.run_id, type=event.type, data=event.data
     )
     return rows.order_by("seq").values_list("seq", flat=True).first()
+
+
+def _told(result: events.Result) -> str:
+    """Return what a list should show of an answer: the finding, where there is a report, not its title."""
+    return result.report.summary if result.report else result.text
 
 
 def _headline(text: str) -> str:

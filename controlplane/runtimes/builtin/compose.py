@@ -79,6 +79,8 @@ def _severity(verdict: Verdict, alert: AlertView | None) -> Severity:
     if verdict.root.category is Category.HEALTHY:
         return Severity.INFO
     stated = _SEVERITIES.get(alert.severity) if alert else None
+    if stated is None and verdict.root.category is Category.UNKNOWN:
+        return Severity.INFO
     return stated or (Severity.HIGH if verdict.root.score >= 0.8 else Severity.MEDIUM)
 
 

@@ -188,6 +188,8 @@ def _noticed(step: Step, observations: Sequence[Observation]) -> str:
     signs = [sign for sign in case_of(facts_from(observations), None).signs if sign.current and sign.strength >= 0.25]
     what = {"query_metrics": "metrics", "query_events": "events", "query_logs": "logs", "get_states": "states"}
     named = what.get(step.tool, step.tool)
+    if not observations:
+        return f"There are no {named} to judge."
     if not signs:
         return f"Nothing in the {named} is out of order by itself."
     told = "; ".join(dict.fromkeys(one_line(sign.text, 160) for sign in signs[:3]))

@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--organization", metavar="SLUG", default=DEFAULT_ORGANIZATION)
+        parser.add_argument("--organization", metavar="SLUG", default=DEFAULT_ORGANIZATION, help="default: %(default)s")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     @override

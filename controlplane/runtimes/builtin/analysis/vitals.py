@@ -68,8 +68,15 @@ class Vital:
         if self.moved:
             word = "rose" if self.moved > 0 else "fell"
             since = f" from {clock(self.onset)} UTC on" if self.onset else ""
-            return f"{name} {word} from {self.shown(self.base)} to {self.shown(self.now)}{since}"
+            return f"{name} {word} from {self._ends()}{since}"
         return f"{name} stays {self.range()}"
+
+    def _ends(self) -> str:
+        """Return where the move began and ended: the recorded ends where they show it, as the cited quote has them."""
+        first, last = self.fact.values[0], self.fact.values[-1]
+        if (last - first) * self.moved > 0:
+            return f"{self.shown(first)} to {self.shown(last)}"
+        return f"about {self.shown(self.base)} to about {self.shown(self.now)}"
 
     def range(self) -> str:
         """Return between which values the metric ran: ``at 200 GiB``, ``between 41.2 % and 72.1 %``."""
