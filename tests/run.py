@@ -164,7 +164,8 @@ def report_services(services: Sequence[Service], *, required: bool) -> None:
 def run_phases(services: Sequence[Service], arguments: Sequence[str], *, required: bool) -> list[Outcome]:
     """Run the phases one after the other and return what each did."""
     postgres, redis, browser = services
-    suite = ["-n", "2", "--dist", "worksteal", "-m", "not browser", *arguments]
+    # Three processes: with two, the cores idle while tests wait for leases and child processes.
+    suite = ["-n", "3", "--dist", "worksteal", "-m", "not browser", *arguments]
     outcomes = [run_pytest("SQLite", suite, {"TEST_DATABASE_URL": ""}, narrowed=bool(arguments))]
     if postgres.ready:
         # Every test that uses a database, once more; the others cannot come out differently.
@@ -176,7 +177,9 @@ def run_phases(services: Sequence[Service], arguments: Sequence[str], *, require
     if browser.ready:
         # A process of its own: the browser's driver runs an event loop in the thread that also queries the database.
         extra = {"TEST_DATABASE_URL": "", "DJANGO_ALLOW_ASYNC_UNSAFE": "true", "CHROMIUM": browser.value}
-        outcomes.append(run_pytest("Browser", ["-m", "browser", *arguments], extra, narrowed=bool(arguments)))
+        outcomes.append(
+            run_pytest("Browser", ["-m", "browser", *(arguments or ["tests/browser"])], extra, narrowed=bool(arguments))
+        )
     else:
         outcomes.append(missing(browser, required=required))
     if required and not redis.ready:

@@ -101,7 +101,7 @@ def _is_writable(thread_id: UUID) -> bool:
 
 
 def test_worker__sigterm__ends_its_run_and_itself(tree: Tree) -> None:
-    started = start_run(tree.system, tree.payments, *ENDLESS)
+    started = start_run(tree.system, tree.payments, {"thought": "working"}, {"block": True})
     with manage("worker") as worker:
         wait_until(lambda: thoughts(started.thread.pk), what="the worker to write", patience_s=60)
         worker.send_signal(signal.SIGTERM)

@@ -118,9 +118,9 @@ def test_phases__everything_there__run_on_both_databases_and_in_the_browser(star
     assert [(phase, extra.get("TEST_DATABASE_URL")) for phase, _, extra, _ in started] == [
         ("SQLite", ""), ("PostgreSQL", "postgres://example/x"), ("Browser", ""),
     ]  # fmt: skip
-    assert started[0][1] == ["-n", "2", "--dist", "worksteal", "-m", "not browser"]
-    assert started[1][1] == ["--database-tests", "-n", "2", "--dist", "worksteal", "-m", "not browser"]
-    assert started[2][1] == ["-m", "browser"]
+    assert started[0][1] == ["-n", "3", "--dist", "worksteal", "-m", "not browser"]
+    assert started[1][1] == ["--database-tests", "-n", "3", "--dist", "worksteal", "-m", "not browser"]
+    assert started[2][1] == ["-m", "browser", "tests/browser"]
     assert started[2][2]["DJANGO_ALLOW_ASYNC_UNSAFE"] == "true"
     assert started[2][2]["CHROMIUM"] == "/usr/bin/chromium"
 
