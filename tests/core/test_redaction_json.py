@@ -255,7 +255,7 @@ def test_redact_json__what_json_does_not_know__becomes_redacted_text() -> None:
 
 
 @given(documents())
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 def test_redact_json__any_document__idempotent_new_and_input_untouched(document: Any) -> None:
     before = copy.deepcopy(document)
     redacted, rules = redact_json_with_rules(document)

@@ -37,14 +37,14 @@ def test_stream__sample_character_by_character__same_as_whole() -> None:
 
 
 @given(texts(), st.lists(st.integers(0, 300), max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_stream__any_text_any_cuts__same_as_whole(text: str, cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     assert in_chunks(text[left:right] for left, right in pairwise(edges)) == redact_text(text)
 
 
 @given(st.lists(texts(), max_size=6).map("".join), st.integers(1, 60))
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 def test_stream__lines_longer_than_the_limit__same_as_whole(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "LINE_LIMIT", 80)
