@@ -11,30 +11,9 @@ from django.db import connection
 from tests.factories import Tree, make_tree
 
 # Enough examples to find a slip, few enough for every commit; HYPOTHESIS_PROFILE=deep looks longer.
-hypothesis.settings.register_profile("suite", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("suite", max_examples=100, deadline=None)
 hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
-
-
-DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_reset_sequences"})
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database-tests", action="store_true", help="run only tests that use a database")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, on request, what a second database cannot change: tests that use none."""
-    if not config.getoption("--database-tests"):
-        return
-    without = [item for item in items if not _uses_database(item)]
-    config.hook.pytest_deselected(items=without)
-    items[:] = [item for item in items if _uses_database(item)]
-
-
-def _uses_database(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "fixturenames", ())
-    return item.get_closest_marker("django_db") is not None or not DATABASE_FIXTURES.isdisjoint(fixtures)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""``make test``: the suite on SQLite, all of it that uses a database on PostgreSQL, then the browser tests; a table.
+"""``make test``: the suite on SQLite, the same suite on PostgreSQL, then the browser tests; a table.
 
 What is missing here (PostgreSQL, a browser) is skipped with the reason; with ``CI`` set or ``--require-services`` it is
 a failure, and so is a missing Redis. Other arguments go to pytest.
@@ -168,10 +168,8 @@ def run_phases(services: Sequence[Service], arguments: Sequence[str], *, require
     suite = ["-n", "3", "--dist", "worksteal", "-m", "not browser", *arguments]
     outcomes = [run_pytest("SQLite", suite, {"TEST_DATABASE_URL": ""}, narrowed=bool(arguments))]
     if postgres.ready:
-        # Every test that uses a database, once more; the others cannot come out differently.
-        second = ["--database-tests", *suite]
         extra = {"TEST_DATABASE_URL": postgres.value}
-        outcomes.append(run_pytest("PostgreSQL", second, extra, narrowed=bool(arguments)))
+        outcomes.append(run_pytest("PostgreSQL", suite, extra, narrowed=bool(arguments)))
     else:
         outcomes.append(missing(postgres, required=required))
     if browser.ready:

@@ -105,21 +105,20 @@ def test_secret__example_27__references_are_stored_as_written(tree: Tree) -> Non
     assert stored(tree.payments) == document
 
 
-def test_secret__ordinary_configuration__accepted(tree: Tree) -> None:
-    put(
-        tree.payments,
-        {
-            "agents": {
-                "planner": {"enabled": True, "prompt": {"system": "Never print a password or token."}, "max_turns": 50}
-            },
-            "limits": {"max_tokens": 200_000},
-            "routing": {"slack_channel_ids": ["C0123456789"], "github_repos": ["acme/payments-service"]},
-            "mcp_servers": {"k8s": {"command": "npx", "args": ["-y", "@acme/mcp-server-kubernetes@1.2.3"]}},
-            "integrations": {
-                "grafana": {"url": "https://grafana.example.com/d/abcdef12?orgId=1", "auth": {"type": "bearer"}}
-            },
+def test_secret__ordinary_configuration__stored_as_written(tree: Tree) -> None:
+    document = {
+        "agents": {
+            "planner": {"enabled": True, "prompt": {"system": "Never print a password or token."}, "max_turns": 50}
         },
-    )
+        "limits": {"max_tokens": 200_000},
+        "routing": {"slack_channel_ids": ["C0123456789"], "github_repos": ["acme/payments-service"]},
+        "mcp_servers": {"k8s": {"command": "npx", "args": ["-y", "@acme/mcp-server-kubernetes@1.2.3"]}},
+        "integrations": {
+            "grafana": {"url": "https://grafana.example.com/d/abcdef12?orgId=1", "auth": {"type": "bearer"}}
+        },
+    }
+    put(tree.payments, document)
+    assert stored(tree.payments) == document
 
 
 def test_secret__from_before_a_rule__may_stay_be_worked_around_and_be_removed(tree: Tree, token: str) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -312,6 +313,16 @@ def test_stream__client_that_never_reads__is_let_go(
         client.sendall(request.encode())
         wait_until(lambda: streams_open() == 1, what="the stream to open")
         wait_until(lambda: streams_open() == 0, what="the server to give up on the client")
+        assert len(drained(client)) < 60 * 200_000
+
+
+def drained(client: socket.socket) -> bytes:
+    """Return what the server had sent before it hung up."""
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while part := client.recv(1 << 20):
+            received += part
+    return bytes(received)
 
 
 def streams_open() -> float:

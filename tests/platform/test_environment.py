@@ -1,5 +1,6 @@
 """Reading settings: what a variable means, and that a wrong one is named and never shown."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,10 @@ def test_numbered_keys__several__keep_their_numbers() -> None:
 # ---- the .env file -------------------------------------------------------------------------------------------------
 
 
-def test_load_env_file__missing__is_none_to_worry_about(tmp_path: Path) -> None:
+def test_load_env_file__missing__changes_nothing(tmp_path: Path) -> None:
+    before = dict(os.environ)
     load_env_file(tmp_path / ".env")
+    assert dict(os.environ) == before
 
 
 def test_load_env_file__what_is_already_set__wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_phases__everything_there__run_on_both_databases_and_in_the_browser(star
         ("SQLite", ""), ("PostgreSQL", "postgres://example/x"), ("Browser", ""),
     ]  # fmt: skip
     assert started[0][1] == ["-n", "3", "--dist", "worksteal", "-m", "not browser"]
-    assert started[1][1] == ["--database-tests", "-n", "3", "--dist", "worksteal", "-m", "not browser"]
+    assert started[1][1] == ["-n", "3", "--dist", "worksteal", "-m", "not browser"]
     assert started[2][1] == ["-m", "browser", "tests/browser"]
     assert started[2][2]["DJANGO_ALLOW_ASYNC_UNSAFE"] == "true"
     assert started[2][2]["CHROMIUM"] == "/usr/bin/chromium"

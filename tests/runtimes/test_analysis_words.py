@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.runtimes.builtin.analysis.alert import named_in, read_alert, without_names
@@ -145,10 +145,14 @@ ANY = st.none() | st.integers() | st.text(max_size=6)
 NESTED = ANY | st.dictionaries(st.text(max_size=6), ANY | st.lists(ANY, max_size=3), max_size=3)
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=6), NESTED, max_size=4))
-def test_read_alert__any_json__never_raises(value: dict[str, Any]) -> None:
-    read_alert(value)
+def test_read_alert__any_json__is_a_view_of_bounded_texts(value: dict[str, Any]) -> None:
+    view = read_alert(value)
+    assert (view is None) == (not value)
+    if view is not None:
+        assert len(view.title) <= 200
+        assert len(view.summary) <= 1_000
+        assert view.words == view.words.lower()
 
 
 @pytest.mark.parametrize(

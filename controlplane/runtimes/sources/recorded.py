@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from controlplane.runtimes.sources.formats import format_of
-from controlplane.runtimes.sources.records import Happening, LogLine, Record, Series, Skipped, State
+from controlplane.runtimes.sources.records import Happening, Link, LogLine, Record, Series, Skipped, State
 from controlplane.runtimes.sources.snapshot import missing_sources
 from controlplane.runtimes.sources.source import Found, Query, SourceInfo
 
-R = TypeVar("R", Series, Happening, LogLine, State)
+R = TypeVar("R", Series, Happening, LogLine, State, Link)
 
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 _NO_READER: Final = "its content has none of the known shapes, so it was not read"
@@ -64,6 +64,9 @@ class RecordedSource:
     async def states(self, query: Query) -> Found[State]:
         return await self._find(State, query, None)
 
+    async def links(self, query: Query) -> Found[Link]:
+        return await self._find(Link, query, lambda link: (link.object, link.callee))
+
     async def _find(self, kind: type[R], query: Query, order: Callable[[R], Any] | None) -> Found[R]:
         parts = [
             part
@@ -109,14 +112,24 @@ def _describe(part: _Part) -> SourceInfo:
         name=part.name,
         format=part.format,
         counts={_WORDS[kind]: len(found) for kind, found in part.records.items()},
-        objects=tuple(dict.fromkeys(record.object for record in records if record.object)),
+        objects=tuple(dict.fromkeys(name for record in records for name in _named(record) if name)),
         start=min(times, default=None),
         end=max(times, default=None),
         problems=part.problems,
     )
 
 
-_WORDS: Final[Mapping[type, str]] = {Series: "metrics", Happening: "events", LogLine: "log lines", State: "states"}
+_WORDS: Final[Mapping[type, str]] = {
+    Series: "metrics",
+    Happening: "events",
+    LogLine: "log lines",
+    State: "states",
+    Link: "calls",
+}
+
+
+def _named(record: Record) -> tuple[str, ...]:
+    return (record.object, record.callee) if isinstance(record, Link) else (record.object,)
 
 
 def _times(record: Record) -> tuple[datetime, ...]:
@@ -125,5 +138,7 @@ def _times(record: Record) -> tuple[datetime, ...]:
             return record.times[0], record.times[-1]
         case LogLine():
             return (record.at,) if record.at else ()
+        case Link():
+            return ()
         case _:
             return (record.at.start, record.at.end) if record.at else ()

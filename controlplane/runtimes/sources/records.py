@@ -23,7 +23,10 @@ LEVEL_ORDER = {Level.DEBUG: 0, Level.INFO: 1, Level.WARNING: 2, Level.ERROR: 3}
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric of one object. ``times`` ascend and are aware; ``values`` are finite and as many."""
+    """One metric of one object. ``times`` ascend and are aware; ``values`` are finite and as many.
+
+    ``query`` is what a live source was asked (PromQL), for a person to ask again; empty for recorded evidence.
+    """
 
     source: str
     object: str
@@ -32,6 +35,7 @@ class Series:
     values: tuple[float, ...]
     unit: str = ""
     statistic: str = ""
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,15 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A dependency: ``object`` (the caller) calls ``callee``."""
+
+    source: str
+    object: str
+    callee: str
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A part of a source that could not be read, and why; ``count`` parts with the same reason."""
 
@@ -81,4 +94,4 @@ class Skipped:
     count: int = 1
 
 
-Record = Series | Happening | LogLine | State
+Record = Series | Happening | LogLine | State | Link

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level, LogLine, Series, State
+from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level, Link, LogLine, Record, Series, State
 
 T = TypeVar("T")
 
@@ -21,11 +21,11 @@ class Query:
     end: datetime | None = None
     least: Level = Level.DEBUG
 
-    def admits(self, record: Series | Happening | LogLine | State) -> bool:
-        """Return whether the record fits. Time of series and states is not looked at here."""
+    def admits(self, record: Record) -> bool:
+        """Return whether the record fits. Time of series, states and links is not looked at here."""
         if self.source and self.source.lower() not in record.source.lower():
             return False
-        if self.object and self.object.lower() not in record.object.lower():
+        if self.object and not any(self.object.lower() in name.lower() for name in _names(record)):
             return False
         if isinstance(record, Happening | LogLine):
             if LEVEL_ORDER[record.level] < LEVEL_ORDER[self.least]:
@@ -77,8 +77,15 @@ class Source(Protocol):
     async def states(self, query: Query) -> "Found[State]":
         """Return the states that fit."""
 
+    async def links(self, query: Query) -> "Found[Link]":
+        """Return which object calls which, where either fits."""
+
     def context(self) -> Mapping[str, Any]:
         """Return ``alert``, ``scenario`` (objects or ``None``) and ``missing`` (what could not be read, and why)."""
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    return (record.object, record.callee) if isinstance(record, Link) else (record.object,)
 
 
 def _span(record: Happening | LogLine) -> tuple[datetime | None, datetime | None]:
@@ -87,7 +94,7 @@ def _span(record: Happening | LogLine) -> tuple[datetime | None, datetime | None
     return (record.at.start, record.at.end) if record.at else (None, None)
 
 
-def _words(record: Series | Happening | LogLine | State) -> str:
+def _words(record: Record) -> str:
     match record:
         case Series():
             return f"{record.metric} {record.object}"
@@ -97,3 +104,5 @@ def _words(record: Series | Happening | LogLine | State) -> str:
             return f"{record.message} {record.object}"
         case State():
             return f"{record.type} {record.text} {record.object}"
+        case Link():
+            return f"{record.object} {record.callee}"
