@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.core.errors import InvalidInput
 from controlplane.runtimes.sources import missing_sources, snapshot_from_folder
-from controlplane.runtimes.sources.folder import MAX_FILE_BYTES, MAX_FILES
+from controlplane.runtimes.sources.folders import MAX_FILE_BYTES, MAX_FILES
 from tests.support.evidence import alert_on, cloudwatch, metric, snapshot, write_folder
 
 GOOD = {"metrics": cloudwatch(metric("CPUUtilization", [1.0, 2.0, 3.0]))}

@@ -132,10 +132,7 @@ def _not_checked(facts: Facts) -> list[NotChecked]:
     ):
         if word not in kinds:
             found.append(NotChecked(what=word, why=why))
-    found.append(
-        NotChecked(
-            what="neighbouring services",
-            why="No topology is connected, so what calls this and what it calls were not followed.",
-        )
-    )
+    if not facts.calls:
+        why = "No topology is connected, so what calls this and what it calls were not followed."
+        found.append(NotChecked(what="neighbouring services", why=why))
     return found

@@ -11,18 +11,26 @@ from controlplane.runtimes.report import NotChecked
 from controlplane.runtimes.sources.formats.parts import mapping, whole
 
 MOST_CALLS: Final = 24
-_PAGE: Final = {"query_metrics": 100, "query_events": 200, "query_logs": 200, "get_states": 200}
+_PAGE: Final = {
+    "query_metrics": 100,
+    "query_events": 200,
+    "query_logs": 200,
+    "get_states": 200,
+    "service_topology": 500,
+}
 _COUNTED: Final = {
     "query_metrics": "metrics",
     "query_events": "events",
     "query_logs": "log lines",
     "get_states": "states",
+    "service_topology": "calls",
 }
 _WHY: Final = {
     "query_metrics": "What moved, how far and when",
     "query_events": "What the platform reports to have happened",
     "query_logs": "What the programs complain about",
     "get_states": "What is wrong right now",
+    "service_topology": "What calls what, so that a cause can be followed",
 }
 
 

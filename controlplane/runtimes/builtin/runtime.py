@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from controlplane.runtimes.builtin.analysis.alert import AlertView, read_alert
 from controlplane.runtimes.builtin.analysis.case import Case, case_of
@@ -18,6 +18,14 @@ from controlplane.runtimes.evidence import Observation
 from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
 from controlplane.runtimes.report import Claim, Report
 from controlplane.runtimes.sources.formats.parts import mapping
+
+_NAMES: Final = {
+    "query_metrics": "metrics",
+    "query_events": "events",
+    "query_logs": "logs",
+    "get_states": "states",
+    "service_topology": "calls between services",
+}
 
 
 @dataclass(slots=True)
@@ -186,8 +194,9 @@ def _reason(missing: Observation) -> str:
 def _noticed(step: Step, observations: Sequence[Observation]) -> str:
     """Say what stands out of one answer, before it is weighed with the rest."""
     signs = [sign for sign in case_of(facts_from(observations), None).signs if sign.current and sign.strength >= 0.25]
-    what = {"query_metrics": "metrics", "query_events": "events", "query_logs": "logs", "get_states": "states"}
-    named = what.get(step.tool, step.tool)
+    named = _NAMES.get(step.tool, step.tool)
+    if step.tool == "service_topology" and observations:
+        return f"{len(observations)} services call others; causes are followed along these calls."
     if not observations:
         return f"There are no {named} to judge."
     if not signs:

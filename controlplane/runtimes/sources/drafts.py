@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from controlplane.runtimes.evidence import JsonValue, ObservationKind, TimeRange
 from controlplane.runtimes.sources.figures import clock, clock_dated, figure
-from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level, LogLine, Series, State
+from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level, Link, LogLine, Series, State
 from controlplane.runtimes.sources.source import SourceInfo
 from controlplane.runtimes.toolbox import Draft
 
@@ -94,6 +95,10 @@ def series_draft(series: Series) -> Draft:
     offsets = [round((moment - times[0]).total_seconds(), 3) for moment in times]
     steps = {round(after - before, 3) for before, after in pairwise(offsets)}
     value |= {"step_s": steps.pop()} if len(steps) == 1 else {"offsets_s": offsets}
+    if series.query:
+        value["query"] = series.query[:_TEXT_CHARS]
+    if series.baseline is not None:
+        value["baseline"] = asdict(series.baseline)
     quote = (
         f"{series.metric} of {series.object or 'the system'}"
         f"{f' ({series.statistic.lower()})' if series.statistic else ''}: "
@@ -125,6 +130,20 @@ def state_draft(state: State) -> Draft:
     value = {**bounded(state.facts), "type": state.type}
     quote = f"{state.type} {state.object}: {state.text}"
     return Draft(state.source, state.object or state.source, ObservationKind.STATE, quote, state.at, value)
+
+
+def link_drafts(links: Sequence[Link]) -> list[Draft]:
+    """Return one observation for each caller: what it calls."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for link in links:
+        groups.setdefault((link.source, link.object), []).append(link.callee)
+    return [_calls_draft(source, caller, callees) for (source, caller), callees in groups.items()]
+
+
+def _calls_draft(source: str, caller: str, callees: Sequence[str]) -> Draft:
+    quote = f"{caller} calls {', '.join(dict.fromkeys(callees))}"
+    value = {"type": "calls", "callees": list(dict.fromkeys(callees))}
+    return Draft(source, caller, ObservationKind.TOPOLOGY, quote, value=value)
 
 
 def log_drafts(lines: Sequence[LogLine]) -> list[Draft]:
@@ -168,7 +187,7 @@ def clip(series: Series, start: datetime | None, end: datetime | None) -> Series
     if not kept:
         return None
     times, values = zip(*kept, strict=True)
-    return Series(series.source, series.object, series.metric, times, values, series.unit, series.statistic)
+    return replace(series, times=times, values=values)
 
 
 def thinned(series: Series, most: int = MAX_POINTS) -> tuple[list[datetime], list[float]]:

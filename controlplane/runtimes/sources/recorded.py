@@ -18,8 +18,8 @@ _NO_READER: Final = "its content has none of the known shapes, so it was not rea
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One named source of the snapshot, read."""
+class Part:
+    """One named source, read. ``records`` has every kind it gives, also when there are none."""
 
     name: str
     format: str
@@ -39,7 +39,7 @@ class RecordedSource:
     def __init__(self, snapshot: Mapping[str, Any] | None, *, alert: Mapping[str, Any] | None = None) -> None:
         self._snapshot = snapshot or {}
         self._alert = alert if alert is not None else self._snapshot.get("alert")
-        self._parts: tuple[_Part, ...] | None = None
+        self._parts: tuple[Part, ...] | None = None
         self._reading = asyncio.Lock()
 
     def context(self) -> Mapping[str, Any]:
@@ -50,7 +50,7 @@ class RecordedSource:
         }
 
     async def describe(self) -> Sequence[SourceInfo]:
-        return [_describe(part) for part in await self._all()]
+        return [part_info(part) for part in await self._all()]
 
     async def series(self, query: Query) -> Found[Series]:
         return await self._find(Series, query, lambda series: (series.object, series.metric))
@@ -80,7 +80,7 @@ class RecordedSource:
 
         return Found(await asyncio.to_thread(select), tuple(part.name for part in parts))
 
-    async def _all(self) -> tuple[_Part, ...]:
+    async def _all(self) -> tuple[Part, ...]:
         async with self._reading:
             if self._parts is None:
                 sources = self._snapshot.get("sources") or {}
@@ -89,10 +89,10 @@ class RecordedSource:
             return self._parts
 
 
-def _read(name: str, value: Any) -> _Part:
+def _read(name: str, value: Any) -> Part:
     known = format_of(name, value)
     if known is None:
-        return _Part(name, "", {}, (_NO_READER,))
+        return Part(name, "", {}, (_NO_READER,))
     reading = _Reading({kind: [] for kind in known.kinds})
     for record in known.read(name, value):
         if isinstance(record, Skipped):
@@ -102,10 +102,11 @@ def _read(name: str, value: Any) -> _Part:
     problems = tuple(
         f"skipped {reason}" + (f" ({count} times)" if count > 1 else "") for reason, count in reading.skipped.items()
     )
-    return _Part(name, known.name, reading.records, problems[:20])
+    return Part(name, known.name, reading.records, problems[:20])
 
 
-def _describe(part: _Part) -> SourceInfo:
+def part_info(part: Part) -> SourceInfo:
+    """Return what a source that was read holds."""
     records: list[Record] = [record for kind in part.records.values() for record in kind]
     times = [moment for record in records for moment in _times(record)]
     return SourceInfo(

@@ -1,12 +1,16 @@
 """What sources read, before a tool turns it into observations: the same few shapes whatever the vendor."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from statistics import fmean, median
+from typing import Any, Final
 
 from controlplane.runtimes.evidence import TimeRange
+
+_LEAST_NORMAL: Final = 5
+_SIGMA: Final = 1.4826  # the median absolute deviation of a normal distribution is sigma / 1.4826
 
 
 class Level(StrEnum):
@@ -19,6 +23,33 @@ class Level(StrEnum):
 
 
 LEVEL_ORDER = {Level.DEBUG: 0, Level.INFO: 1, Level.WARNING: 2, Level.ERROR: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """How a metric runs in normal operation, in its own unit.
+
+    ``median`` and ``mean`` (of the samples between ``low`` and ``high``) are its level, ``spread`` the robust standard
+    deviation around it, ``low`` and ``high`` the 1st and 99th percentile of ``samples`` samples.
+    """
+
+    median: float
+    mean: float
+    spread: float
+    low: float
+    high: float
+    samples: int
+
+
+def baseline_of(values: Iterable[float]) -> Baseline | None:
+    """Return the baseline that samples of normal operation make; ``None`` for fewer than five."""
+    ordered = sorted(values)
+    if len(ordered) < _LEAST_NORMAL:
+        return None
+    middle = median(ordered)
+    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.01, 0.99))
+    spread = _SIGMA * median(abs(value - middle) for value in ordered)
+    return Baseline(middle, fmean(min(max(value, low), high) for value in ordered), spread, low, high, len(ordered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +67,7 @@ class Series:
     unit: str = ""
     statistic: str = ""
     query: str = ""
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, slots=True)

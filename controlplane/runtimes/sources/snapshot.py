@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from controlplane.core.errors import FieldError, InvalidInput, invalid
 from controlplane.core.redaction import redact_text
-from controlplane.runtimes.sources.folder import (
+from controlplane.runtimes.sources.folders import (
     MAX_FILES,
     MAX_TOTAL_BYTES,
     SOURCE_NAME,

@@ -13,6 +13,7 @@ from controlplane.runtimes.sources.drafts import (
     alert_draft,
     clip,
     event_draft,
+    link_drafts,
     log_drafts,
     missing_draft,
     scenario_draft,
@@ -71,8 +72,12 @@ class StatesArguments(Filter):
     limit: int = Field(80, ge=1, le=200, description="At most this many states.")
 
 
+class TopologyArguments(Filter):
+    limit: int = Field(200, ge=1, le=500, description="At most this many callers.")
+
+
 class EvidenceTools:
-    """The five query tools over some sources."""
+    """The query tools over some sources."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
@@ -114,6 +119,13 @@ class EvidenceTools:
                 StatesArguments,
                 self._states,
             ),
+            Tool(
+                "service_topology",
+                "Read which service calls which, one entry for each caller; narrowed by an object: what it calls and "
+                "what calls it.",
+                TopologyArguments,
+                self._topology,
+            ),
         ]
 
     async def _list(self, _: NoArguments) -> ToolOutput:
@@ -153,6 +165,11 @@ class EvidenceTools:
         found, read = await self._gather(wanted.query(), lambda source: source.states)
         typed = [state for state in found if wanted.type.lower() in state.type]
         return await _answer(wanted, _Answer(typed, read, "state", state_draft))
+
+    async def _topology(self, wanted: TopologyArguments) -> ToolOutput:
+        found, read = await self._gather(wanted.query(), lambda source: source.links)
+        drafts = link_drafts(found)
+        return await _answer(wanted, _Answer(drafts, read, "caller", lambda draft: draft))
 
     async def _logs(self, wanted: LogsArguments) -> ToolOutput:
         found, read = await self._gather(wanted.query(Level(wanted.level)), lambda source: source.log_lines)

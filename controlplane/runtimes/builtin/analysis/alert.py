@@ -3,27 +3,39 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, text
+from controlplane.runtimes.sources.formats.parts import items, mapping, moment, objects, text
 
 _MOST_TEXTS: Final = 400
 _TEXT_CHARS: Final = 4_000
 _WORDS_CHARS: Final = 20_000
 _MOST_NAMES: Final = 500
 _QUIET: Final = frozenset({"normal", "ok", "resolved", "inactive", "recovered", "closed"})
+_METRIC: Final = ("metric", "metric_name", "metricName", "MetricName")
+_ABOUT: Final = ("service", "node", "workload", "host", "instance", "object")
+_STATISTIC: Final = ("agg", "aggregation", "statistic", "Statistic")
+_STARTED: Final = ("startsAt", "starts_at", "startedAt", "started_at", "activeAt", "timestamp", "date", "time")
 _DESCRIBING: Final = ("summary", "description", "message", "error", "suspected_symptom", "title", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertView:
-    """``words`` is everything the alert says in lower case; ``firing`` is ``None`` when it does not say."""
+    """``words`` is everything the alert says in lower case; ``firing`` is ``None`` when it does not say.
+
+    ``starts_at`` is when the earliest of its alerts began; ``metric`` and ``statistic`` are what it measures by, where
+    it has members of that kind.
+    """
 
     title: str
     summary: str
     severity: str
     firing: bool | None
     words: str
+    starts_at: datetime | None = None
+    metric: str = ""
+    statistic: str = ""
 
     def names(self, objects: Sequence[str]) -> list[str]:
         """Return which of ``objects`` the alert speaks of, the longest names first."""
@@ -37,7 +49,10 @@ def read_alert(alert: Mapping[str, Any] | None) -> AlertView | None:
     labels = {**mapping(alert.get("labels")), **mapping(alert.get("commonLabels"))}
     notes = {**mapping(alert.get("annotations")), **mapping(alert.get("commonAnnotations"))}
     texts = [value[:_TEXT_CHARS] for value in _texts(alert)]
-    title = text(alert.get("title")) or text(labels.get("alertname")) or text(alert.get("name")) or "Alert"
+    title = text(alert.get("title")) or text(labels.get("alertname")) or text(alert.get("name"))
+    metric, about = _first(alert, labels, _METRIC), _first(alert, labels, _ABOUT)
+    if not title:
+        title = f"{metric} of {about}" if metric and about else metric or about or "Alert"
     described = [text(part.get(key)) for part in (notes, alert) for key in _DESCRIBING]
     state = text(alert.get("state", alert.get("status"))).strip().lower()
     return AlertView(
@@ -46,7 +61,23 @@ def read_alert(alert: Mapping[str, Any] | None) -> AlertView | None:
         severity=text(labels.get("severity", alert.get("severity"))).strip().lower()[:40],
         firing=None if not state else state not in _QUIET,
         words=" ".join(texts).lower()[:_WORDS_CHARS],
+        starts_at=_started(alert),
+        metric=metric[:200],
+        statistic=_first(alert, labels, _STATISTIC)[:40],
     )
+
+
+def _first(alert: Mapping[str, Any], labels: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return the first text among some members of the alert and its labels."""
+    said = (text(part.get(key)).strip() for key in keys for part in (alert, labels))
+    return next((value for value in said if value), "")
+
+
+def _started(alert: Mapping[str, Any]) -> datetime | None:
+    single = [part for part in objects(alert.get("alerts")) if text(part.get("status")).lower() not in _QUIET]
+    parts = [alert, *single[:_MOST_TEXTS]]
+    times = (moment(part.get(key)) for part in parts for key in _STARTED)
+    return min((at for at in times if at is not None and at.year > 1970), default=None)
 
 
 def named_in(words: str, objects: Sequence[str]) -> list[str]:

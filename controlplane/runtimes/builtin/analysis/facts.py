@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from controlplane.runtimes.evidence import Observation, ObservationKind, TimeRange
 from controlplane.runtimes.sources.formats.parts import flag, items, mapping, moment, number, objects, text, whole
+from controlplane.runtimes.sources.records import Baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,18 @@ class MetricFact:
     values: tuple[float, ...]
     low: float
     high: float
+    baseline: Baseline | None = None
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallsFact:
+    """What an object calls."""
+
+    id: str
+    source: str
+    object: str
+    callees: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,7 @@ class Facts:
     events: list[EventFact] = field(default_factory=list)
     logs: list[LogFact] = field(default_factory=list)
     states: list[StateFact] = field(default_factory=list)
+    calls: list[CallsFact] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     sources: list[StateFact] = field(default_factory=list)
     summaries: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
@@ -89,7 +103,7 @@ class Facts:
 
     def read_anything(self) -> bool:
         """Return whether any source gave or could have given records."""
-        return bool(self.summaries or self.metrics or self.events or self.logs or self.states)
+        return bool(self.summaries or self.metrics or self.events or self.logs or self.states or self.calls)
 
     def now(self) -> datetime | None:
         """Return the latest time anything was recorded at: the "now" of the evidence."""
@@ -102,6 +116,7 @@ class Facts:
         """Return the names of everything observed, most specific (longest) first."""
         names = {metric.object for metric in self.metrics} | {event.object for event in self.events}
         names |= {line.object for line in self.logs} | {state.object for state in self.states}
+        names |= {name for calls in self.calls for name in (calls.object, *calls.callees)}
         names |= {str(name) for source in self.sources for name in items(source.facts.get("objects"))}
         return sorted((name for name in names if name), key=lambda name: (-len(name), name))
 
@@ -130,6 +145,9 @@ def facts_from(observations: Iterable[Observation]) -> Facts:
                 facts.logs.append(_log(observation, value))
             case ObservationKind.STATE:
                 _take_state(facts, observation, value)
+            case ObservationKind.TOPOLOGY:
+                callees = tuple(text(name) for name in items(value.get("callees")) if text(name))
+                facts.calls.append(CallsFact(observation.id, observation.source, observation.object, callees))
     return facts
 
 
@@ -170,7 +188,16 @@ def _metric(observation: Observation, value: Mapping[str, Any]) -> MetricFact | 
         values=values,
         low=min(values) if low is None else low,
         high=max(values) if high is None else high,
+        baseline=_baseline(mapping(value.get("baseline"))),
+        query=text(value.get("query")),
     )
+
+
+def _baseline(value: Mapping[str, Any]) -> Baseline | None:
+    median, mean, spread, low, high = (number(value.get(name)) for name in ("median", "mean", "spread", "low", "high"))
+    if median is None or mean is None or spread is None or low is None or high is None:
+        return None
+    return Baseline(median, mean, spread, low, high, whole(value.get("samples")))
 
 
 def _event(observation: Observation, value: Mapping[str, Any]) -> EventFact:

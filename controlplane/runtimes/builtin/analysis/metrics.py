@@ -24,6 +24,7 @@ class Measure(StrEnum):
     READS = "reads"
     LATENCY = "latency"
     ERRORS = "errors"
+    AVAILABILITY = "availability"
     QUEUE = "queue"
     CREDIT = "burst credit"
     LOAD = "load"
@@ -53,6 +54,7 @@ _RULES: Final[tuple[tuple[Measure, tuple[str, ...]], ...]] = (
         Measure.ERRORS,
         ("error errors failed failures failure exceptions rejected refused faults deadlocks aborted 5 xx",),
     ),
+    (Measure.AVAILABILITY, ("availability uptime success successes", "!zone !replicas !replica")),
     (Measure.LATENCY, ("latency duration response wait", "!throughput")),
     (Measure.CONNECTIONS, ("connections connection conns sessions clients backends",)),
     (Measure.QUEUE, ("queue backlog pending queued",)),

@@ -11,6 +11,7 @@ from controlplane.runtimes.builtin.analysis.connections import connection_candid
 from controlplane.runtimes.builtin.analysis.general import service_candidates
 from controlplane.runtimes.builtin.analysis.health import healthy_candidate, open_symptoms
 from controlplane.runtimes.builtin.analysis.hosts import host_candidates
+from controlplane.runtimes.builtin.analysis.propagation import propagation_candidates
 from controlplane.runtimes.builtin.analysis.replication import replication_candidates
 from controlplane.runtimes.builtin.analysis.ruledout import ruled_out
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
@@ -24,6 +25,7 @@ RULES: Final = (
     host_candidates,
     cluster_candidates,
     service_candidates,
+    propagation_candidates,
 )
 LEAST_SCORE: Final = 0.4  # below it an explanation is a mere possibility
 

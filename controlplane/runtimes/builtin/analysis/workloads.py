@@ -316,8 +316,8 @@ def _deployment_signs(state: StateFact) -> Iterator[Sign]:
 
 def _monitor_signs(state: StateFact) -> Iterator[Sign]:
     status = text(state.facts.get("state"))
-    if status.lower() in ("alert", "warn", "warning", "triggered", "alerting"):
-        strength = 0.5 if status.lower() in ("alert", "triggered", "alerting") else 0.35
+    if status.lower() in ("alert", "warn", "warning", "triggered", "alerting", "firing"):
+        strength = 0.5 if status.lower() in ("alert", "triggered", "alerting", "firing") else 0.35
         said = f'Monitor "{state.object}" is in state {status}'
         yield Sign(SignKind.MONITOR_ALERT, state.object, said, (state.id,), strength)
 

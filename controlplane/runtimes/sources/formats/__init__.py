@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.runtimes.sources.formats import aws, datadog, kubernetes
-from controlplane.runtimes.sources.records import Happening, LogLine, Record, Series, Skipped, State
+from controlplane.runtimes.sources.formats import aws, datadog, kubernetes, operations, tables
+from controlplane.runtimes.sources.records import Happening, Link, LogLine, Record, Series, Skipped, State
 
 Reader = Callable[[str, Mapping[str, Any]], Iterator[Record | Skipped]]
 
@@ -51,6 +51,11 @@ FORMATS: tuple[Format, ...] = (
     Format("eks_node_health", kubernetes.read_nodes, (State,), ("nodes",)),
     Format("datadog_monitors", datadog.read_monitors, (State,), ("monitors",)),
     Format("datadog_logs", datadog.read_logs, (LogLine,), ("logs",)),
+    Format("service_catalogue", operations.read_services, (State,), ("services",)),
+    Format("incident_list", operations.read_incidents, (Happening,), ("incidents",)),
+    Format("text_logs", operations.read_text_logs, (LogLine,), ("log_files",)),
+    Format("metric_table", tables.read_metric_table, (Series,), ("columns",)),
+    Format("call_graph", tables.read_call_graph, (Link,), ("calls",)),
 )
 
 

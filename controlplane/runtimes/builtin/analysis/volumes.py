@@ -1,0 +1,194 @@
+"""What an object's trouble adds up to: seconds its callers waited longer, requests of theirs that failed.
+
+Trouble of one request says little by itself: a callee that is ten times slower but called once explains nothing. So
+every deviation is weighted by traffic. Volumes of caller and callee are then in the same unit and can be set off
+against each other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from math import sqrt
+from statistics import fmean, median
+from typing import Final
+
+from controlplane.runtimes.builtin.analysis.changepoints import change_point, deviation
+from controlplane.runtimes.builtin.analysis.facts import MetricFact
+from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+
+_LEAST_DEVIATION: Final = 2.5  # of a latency, in robust standard deviations of normal operation
+_LEAST_SPREAD: Final = 0.05  # of a latency: a metric that never moved may still move by so much without a fault
+_LEAST_SIGMAS: Final = 3.0  # of failed requests, in standard deviations of a Poisson process
+_LEAST_FACTOR: Final = 2.0  # of failed requests: that many times the usual
+_LEAST_NORMAL: Final = 3  # samples before the alert that can stand for normal operation
+_SCALES: Final = {"milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
+_MEANS: Final = frozenset({"average", "avg", "mean"})
+
+
+class Trouble(StrEnum):
+    """What goes wrong with requests."""
+
+    SLOW = "slow"
+    FAILING = "failing"
+
+
+_MEASURES: Final[Mapping[Trouble, tuple[Measure, ...]]] = {
+    Trouble.SLOW: (Measure.LATENCY,),
+    Trouble.FAILING: (Measure.AVAILABILITY, Measure.ERRORS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The trouble of one object over the incident.
+
+    ``excess`` is what there is beyond normal operation: seconds waited, or requests failed; ``total`` includes what is
+    normal. ``usual`` and ``level`` are per request: seconds, or a share of 0 to 1. ``is_new`` marks an object that
+    normal operation does not have although it has others.
+    """
+
+    fact: MetricFact
+    traffic: MetricFact | None
+    excess: float
+    total: float
+    usual: float
+    level: float
+    significant: bool
+    is_new: bool
+    onset: datetime
+
+    @property
+    def object(self) -> str:
+        return self.fact.object
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The observations it rests on."""
+        return (self.fact.id,) if self.traffic is None else (self.fact.id, self.traffic.id)
+
+
+def volumes(
+    metrics: Sequence[MetricFact], trouble: Trouble, *, statistic: str = "", since: datetime | None = None
+) -> dict[str, Volume]:
+    """Return the volume of each object that has a metric of such trouble and is in use.
+
+    Args:
+        metrics: all metrics there are; traffic is found among them.
+        trouble: of what kind.
+        statistic: the one the alert speaks of; preferred where an object has several.
+        since: when the alert began; what lies before it is normal where no normal operation was recorded.
+    """
+    chosen = _chosen(metrics, trouble, statistic.lower())
+    traffic = {fact.object: fact for fact in metrics if measure_of(fact.metric) is Measure.TRAFFIC}
+    recorded = any(fact.baseline is not None for fact in chosen.values())
+    found = (_volume(fact, traffic.get(name), recorded, since) for name, fact in chosen.items())
+    return {volume.object: volume for volume in found if volume is not None}
+
+
+def _chosen(metrics: Sequence[MetricFact], trouble: Trouble, statistic: str) -> dict[str, MetricFact]:
+    """Return the metric to judge each object by: of the statistic asked for, else a mean, which adds up."""
+    ranked: dict[str, tuple[tuple[bool, bool, int], MetricFact]] = {}
+    for fact in metrics:
+        measure = measure_of(fact.metric)
+        if measure not in _MEASURES[trouble]:
+            continue
+        named = fact.statistic.lower()
+        rank = (not statistic or named != statistic, named not in _MEANS, _MEASURES[trouble].index(measure))
+        if fact.object not in ranked or rank < ranked[fact.object][0]:
+            ranked[fact.object] = rank, fact
+    return {name: fact for name, (_, fact) in ranked.items()}
+
+
+def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since: datetime | None) -> Volume | None:
+    is_new = recorded and fact.baseline is None
+    normal = (0.0, 0.0) if is_new else _normal(fact, since)
+    weights = _weights(fact, traffic)
+    weight = sum(weights)
+    if normal is None or weight <= 0:
+        return None
+    usual, spread = normal
+    extra = [share * (_bad(fact, value) - usual) for share, value in zip(weights, fact.values, strict=True)]
+    excess, expected = sum(_without_spike(extra)), usual * weight
+    slow = measure_of(fact.metric) is Measure.LATENCY
+    return Volume(
+        fact,
+        traffic,
+        excess=max(excess, 0.0),
+        total=max(expected + excess, 0.0),
+        usual=usual,
+        level=usual + excess / weight,
+        significant=_is_slow(excess / weight, usual, spread) if slow else _is_failing(excess, expected),
+        is_new=is_new,
+        onset=_onset(fact, extra),
+    )
+
+
+def _bad(fact: MetricFact, value: float) -> float:
+    """Return a value as what is bad about a request: seconds, or the share of failures; a count of failures stays."""
+    measure, unit = measure_of(fact.metric), fact.unit.lower()
+    if measure is Measure.LATENCY:
+        return value * _SCALES.get(unit, 1.0)
+    share = value / 100 if unit in ("percent", "%") else value
+    return 1.0 - share if measure is Measure.AVAILABILITY else share
+
+
+def _normal(fact: MetricFact, since: datetime | None) -> tuple[float, float] | None:
+    """Return the usual level and the spread around it; ``None`` when nothing tells what is normal."""
+    known = fact.baseline
+    if known is not None:
+        # Failures come in few samples, so that their median is often zero; a latency's mean follows its outliers.
+        level = known.median if measure_of(fact.metric) is Measure.LATENCY else known.mean
+        return _bad(fact, level), abs(_bad(fact, level + known.spread) - _bad(fact, level))
+    before = [value for at, value in zip(fact.times, fact.values, strict=True) if since is not None and at < since]
+    change = change_point(fact.values)
+    if change is not None and change.index >= _LEAST_NORMAL:
+        before = list(fact.values[: change.index])
+    if len(before) < _LEAST_NORMAL:
+        return None
+    bad = [_bad(fact, value) for value in before]
+    return (median(bad) if measure_of(fact.metric) is Measure.LATENCY else fmean(bad)), deviation(bad)
+
+
+def _weights(fact: MetricFact, traffic: MetricFact | None) -> list[float]:
+    """Return the requests behind each sample; 1 each where no traffic is known or failures are counted already."""
+    unit = fact.unit.lower()
+    counted = measure_of(fact.metric) is Measure.ERRORS and unit not in ("percent", "%", "ratio")
+    if traffic is None or counted:
+        step = _step_s(fact) if counted and _per_second(unit) else 1.0
+        return [step] * len(fact.values)
+    requests = dict(zip(traffic.times, traffic.values, strict=True))
+    step = _step_s(traffic) if _per_second(traffic.unit.lower()) else 1.0
+    return [max(requests.get(at, 0.0), 0.0) * step for at in fact.times]
+
+
+def _per_second(unit: str) -> bool:
+    return unit.endswith(("/s", "/second", "per second"))
+
+
+def _step_s(fact: MetricFact) -> float:
+    if len(fact.times) < 2:
+        return 1.0
+    return (fact.times[-1] - fact.times[0]).total_seconds() / (len(fact.times) - 1)
+
+
+def _without_spike(extra: Sequence[float]) -> list[float]:
+    """Return the excesses with the largest cut to the second largest: what lasts one sample decides nothing."""
+    if len(extra) < 2:
+        return list(extra)
+    most = sorted(extra)[-2]
+    return [min(value, most) for value in extra]
+
+
+def _is_slow(excess: float, usual: float, spread: float) -> bool:
+    return excess >= _LEAST_DEVIATION * max(spread, _LEAST_SPREAD * usual) and excess > 0
+
+
+def _is_failing(excess: float, expected: float) -> bool:
+    return excess >= _LEAST_SIGMAS * sqrt(expected + 1) and expected + excess >= _LEAST_FACTOR * expected
+
+
+def _onset(fact: MetricFact, extra: Sequence[float]) -> datetime:
+    """Return the first time the excess was a good part of the most it ever was."""
+    most = max(extra, default=0.0)
+    return next((at for at, value in zip(fact.times, extra, strict=True) if value >= most / 3), fact.times[0])
