@@ -190,12 +190,13 @@ def _own_claims(case: Case, trouble: Trouble, blame: Blame) -> Iterator[Claim]:
     way = " → ".join(blame.way)
     if len(blame.way) > 1 and case.facts.calls:
         yield seen(f"The calls lead there: {way}.", *(calls.id for calls in _calls_on(case, blame.way)))
-    unit = "waiting" if trouble is Trouble.SLOW else "failures"
-    yield inferred(
-        f"{blame.share:.0%} of the {unit} at {blame.way[0]} is the own doing of {blame.object}; what it calls explains "
-        "the rest of its trouble.",
-        *blame.volume.ids,
-    )
+    if trouble is Trouble.SLOW:
+        told = (
+            f"{blame.share:.0%} of all the time that requests to {blame.way[0]} take is lost in {blame.object} itself"
+        )
+    else:
+        told = f"{blame.object} itself fails about {blame.own:,.0f} requests more than usual"
+    yield inferred(f"{told}; what it calls accounts for none of that.", *blame.volume.ids)
 
 
 def _calls_on(case: Case, way: Sequence[str]) -> list[CallsFact]:

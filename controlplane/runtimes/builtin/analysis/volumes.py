@@ -21,6 +21,7 @@ _LEAST_DEVIATION: Final = 2.5  # of a latency, in robust standard deviations of 
 _LEAST_SPREAD: Final = 0.05  # of a latency: a metric that never moved may still move by so much without a fault
 _LEAST_SIGMAS: Final = 3.0  # of failed requests, in standard deviations of a Poisson process
 _LEAST_FACTOR: Final = 2.0  # of failed requests: that many times the usual
+_SPIKE: Final = 3.0
 _LEAST_NORMAL: Final = 3  # samples before the alert that can stand for normal operation
 _SCALES: Final = {"milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _MEANS: Final = frozenset({"average", "avg", "mean"})
@@ -173,10 +174,10 @@ def _step_s(fact: MetricFact) -> float:
 
 
 def _without_spike(extra: Sequence[float]) -> list[float]:
-    """Return the excesses with the largest cut to the second largest: what lasts one sample decides nothing."""
+    """Return the excesses with the largest cut to three times the next: what lasts one sample decides nothing alone."""
     if len(extra) < 2:
         return list(extra)
-    most = sorted(extra)[-2]
+    most = max(_SPIKE * sorted(extra)[-2], 0.0)
     return [min(value, most) for value in extra]
 
 

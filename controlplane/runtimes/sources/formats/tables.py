@@ -27,9 +27,11 @@ def read_metric_table(source: str, value: Mapping[str, Any]) -> Iterator[Series 
     for column in objects(value.get("columns")):
         object_, metric, statistic = _key(column)
         samples = _samples(times, items(column.get("values")))
-        if not metric or not samples:
-            yield Skipped("columns without a metric's name or without a sample")
+        if not metric:
+            yield Skipped("columns without a metric's name")
             continue
+        if not samples:
+            continue  # of an object that was not in use
         yield Series(
             source,
             object_,
