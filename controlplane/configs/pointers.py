@@ -7,6 +7,8 @@ to the list, because lists are replaced whole.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypedDict
 
+from controlplane.core.text import pointer_token
+
 Tokens = tuple[str, ...]
 Document = dict[str, Any]
 
@@ -34,7 +36,7 @@ class PointerSyntaxError(ValueError):
 
 def encode_token(token: str) -> str:
     """Return one reference token, escaped."""
-    return token.replace("~", "~0").replace("/", "~1") if "~" in token or "/" in token else token
+    return pointer_token(token) if "~" in token or "/" in token else token
 
 
 def encode(tokens: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from controlplane.core.actor import Actor
 from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest, NotAuthenticated
 from controlplane.core.redaction import redact_text
+from controlplane.core.text import pointer_token
 
 _LISTED = 10
 
@@ -92,4 +93,4 @@ def query_of(request: Request, *allowed: str) -> Mapping[str, str]:
 
 
 def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
+    return "/" + pointer_token(name)

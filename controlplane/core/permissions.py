@@ -40,6 +40,7 @@ class Action(StrEnum):
     TOKEN_READ = "token.read"  # noqa: S105 (an action, not a secret)
     TOKEN_WRITE = "token.write"  # noqa: S105
     AUDIT_READ = "audit.read"
+    ALERT_INGEST = "alert.ingest"
 
 
 class Rule(NamedTuple):
@@ -67,6 +68,7 @@ RULES: Final[dict[Action, Rule]] = {
     Action.TOKEN_READ: _rule(Role.ADMIN, "admin:*"),
     Action.TOKEN_WRITE: _rule(Role.ADMIN, "admin:*"),
     Action.AUDIT_READ: _rule(Role.ADMIN, "admin:*"),
+    Action.ALERT_INGEST: _rule(Role.RESPONDER, "alerts:ingest"),
 }
 
 

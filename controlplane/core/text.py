@@ -1,4 +1,4 @@
-"""Rules for short texts that people type: names, labels."""
+"""Rules for short texts that people type: names, labels; and names as parts of a JSON Pointer."""
 
 import unicodedata
 
@@ -32,3 +32,14 @@ def name_line(value: str, *, pointer: str, max_length: int = 200) -> str:
     if redact_text(text) != text:
         raise invalid(pointer, "looks_like_a_secret", "This looks like a credential; give it a name instead.")
     return text
+
+
+def pointer_token(name: str) -> str:
+    """Return a name as one reference token of a JSON Pointer. Source: RFC 6901, section 3."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def shown_token(name: object) -> str:
+    """Return a name that anybody may have chosen as a reference token fit to be shown: redacted, on one line, cut."""
+    shown = redact_text(str(name)[:200])[:80]
+    return pointer_token("".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in shown))

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urljoin
@@ -95,9 +95,10 @@ class OutboundClient:
             OutboundError: see :data:`controlplane.core.outbound.errors.CODES`.
         """
         host = _checked_host(url)
+        asked = _Request(method, url, params, headers, content)
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._follow(method, url, params, headers, content, host)
+                return await self._follow(asked, host)
         except (TimeoutError, httpx.TimeoutException, httpcore.TimeoutException):
             raise OutboundError("timeout", host) from None
         except (httpx.NetworkError, httpcore.NetworkError, OSError) as error:
@@ -105,44 +106,39 @@ class OutboundClient:
         except (httpx.ProtocolError, httpcore.ProtocolError, httpx.DecodingError):
             raise OutboundError("protocol_error", host) from None
 
-    async def _follow(
-        self,
-        method: str,
-        url: str,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        content: bytes | None,
-        host: str,
-    ) -> Answer:
-        origin = _origin(url)
+    async def _follow(self, asked: "_Request", host: str) -> Answer:
+        origin = _origin(asked.url)
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._once(method, url, params, headers, content, host)
+            answer = await self._once(asked, host)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or location is None:
                 return answer
-            url, params = urljoin(url, location), None
-            if _origin(url) != origin:
+            asked = replace(asked, url=urljoin(asked.url, location), params=None)
+            if _origin(asked.url) != origin:
                 raise OutboundError("redirect_refused", host)
             if answer.status == 303:
-                method, content = "GET", None
+                asked = replace(asked, method="GET", content=None)
         raise OutboundError("too_many_redirects", host)
 
-    async def _once(
-        self,
-        method: str,
-        url: str,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        content: bytes | None,
-        host: str,
-    ) -> Answer:
-        async with self._client.stream(method, url, params=params, headers=headers, content=content) as response:
+    async def _once(self, asked: "_Request", host: str) -> Answer:
+        async with self._client.stream(
+            asked.method, asked.url, params=asked.params, headers=asked.headers, content=asked.content
+        ) as response:
             body = bytearray()
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > self._max_bytes:
                     raise OutboundError("too_large", host)
             return Answer(response.status_code, dict(response.headers), bytes(body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    url: str
+    params: Mapping[str, str] | None
+    headers: Mapping[str, str] | None
+    content: bytes | None
 
 
 def _checked_host(url: str) -> str:

@@ -103,7 +103,8 @@ class Investigation:
     def _plan_queries(self) -> None:
         counts = self._counts()
         for tool, word in _COUNTED.items():
-            if tool in self.available and (not counts or word in counts):
+            # Without any count everything is asked for, so that the report can say what is missing; calls are no must.
+            if tool in self.available and (word in counts or (not counts and tool != "service_topology")):
                 self.steps.append(Step(tool, {"limit": _PAGE[tool]}, _WHY[tool]))
 
     def _counts(self) -> dict[str, int]:

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from controlplane.core.errors import FieldError, InvalidInput, invalid
-from controlplane.core.redaction import redact_text
+from controlplane.core.text import shown_token
 from controlplane.runtimes.sources.folders import (
     MAX_FILES,
     MAX_TOTAL_BYTES,
     SOURCE_NAME,
     announced_sources,
-    printable,
     read_folder,
 )
 
@@ -91,7 +90,7 @@ def _broken_rules(value: Mapping[Any, Any]) -> Iterator[FieldError]:
     for member in value:
         if member not in _MEMBERS:
             detail = f"Unknown member; known are {', '.join(_MEMBERS)}."
-            yield FieldError(f"/evidence/{_escaped(member)}", "unknown_member", detail)
+            yield FieldError(f"/evidence/{shown_token(member)}", "unknown_member", detail)
     for member in ("alert", "scenario"):
         if not isinstance(value.get(member), Mapping | None):
             yield FieldError(f"/evidence/{member}", "not_an_object", "This must be an object or null.")
@@ -119,12 +118,7 @@ def _broken_source_rules(sources: object) -> Iterator[FieldError]:
     for name in sources or ():
         if not isinstance(name, str) or SOURCE_NAME.fullmatch(name) is None:
             detail = "A source's name has 1 to 64 characters of a-z, 0-9, _, . and -."
-            yield FieldError(f"/evidence/sources/{_escaped(name)}", "invalid_name", detail)
-
-
-def _escaped(member: object) -> str:
-    """Return a member's name as one segment of a JSON Pointer (RFC 6901, section 3), shortened for display."""
-    return printable(redact_text(str(member))).replace("~", "~0").replace("/", "~1")
+            yield FieldError(f"/evidence/sources/{shown_token(name)}", "invalid_name", detail)
 
 
 def _encoded_bytes(value: Mapping[Any, Any]) -> int:

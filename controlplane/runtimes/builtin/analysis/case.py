@@ -8,6 +8,14 @@ from typing import Any, Final
 
 from controlplane.runtimes.builtin.analysis.alert import AlertView, named_in
 from controlplane.runtimes.builtin.analysis.facts import Facts, StateFact, pods
+from controlplane.runtimes.builtin.analysis.incidents import (
+    Incident,
+    incidents_in,
+    meant,
+    unknown_ids,
+    way_back,
+    within,
+)
 from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.reports import log_signs, platform_signs
 from controlplane.runtimes.builtin.analysis.signs import Signs
@@ -68,7 +76,11 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``focus`` are the objects that the alert or the question speaks of; empty when neither names one."""
+    """``focus`` are the objects that the alert or the question speaks of; empty when neither names one.
+
+    ``incidents`` are the recorded incident that is meant and those it goes back to, one by one; ``facts`` then are
+    those of its time, ``everything`` are all. ``unknown`` are ids that were asked for and that no record has.
+    """
 
     facts: Facts
     alert: AlertView | None
@@ -78,6 +90,9 @@ class Case:
     size: InstanceSize | None
     statements: Sequence[Statement]
     waits: Waits | None
+    everything: Facts
+    incidents: tuple[Incident, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     def vital(self, measure: Measure, object_: str | None = None) -> Vital | None:
         """Return the metric of a measure, of an object, else of the focus, else of any; moved ones first."""
@@ -102,12 +117,18 @@ def case_of(facts: Facts, alert: AlertView | None, prompt: str = "", asked: str 
     The focus is what later words (``asked``) name, else what the alert, the prompt and the description of the system
     name.
     """
-    names = facts.objects()
+    names, everything = facts.objects(), facts
     scenario = facts.scenario.facts if facts.scenario else {}
     focus = named_in(asked, names)
     if not focus:
         known = " ".join(text(value) for value in scenario.values())
         focus = named_in(f"{alert.words if alert else ''} {prompt} {known}", names)
+    recorded = incidents_in(facts)
+    words = f"{asked} {prompt} {alert.words if alert else ''}"
+    lead = meant(recorded, words, frozenset(focus))
+    if lead is not None:
+        focus = focus or [lead.service]
+        facts = within(facts, lead.window())
     size = instance_size(text(scenario.get("instance_class")))
     limit, _ = _connection_limit(facts, size)
     vitals = [vital_of(metric) for metric in facts.metrics]
@@ -127,7 +148,19 @@ def case_of(facts: Facts, alert: AlertView | None, prompt: str = "", asked: str 
             *log_signs(facts, sick, now),
         ]
     )
-    return Case(facts, alert, vitals, signs, frozenset(focus), size, _statements(facts), _waits(facts))
+    return Case(
+        facts,
+        alert,
+        vitals,
+        signs,
+        frozenset(focus),
+        size,
+        _statements(facts),
+        _waits(facts),
+        everything,
+        way_back(lead, recorded) if lead is not None else (),
+        tuple(unknown_ids(recorded, words)),
+    )
 
 
 def _window_start(facts: Facts) -> datetime | None:

@@ -21,6 +21,7 @@ from controlplane.runtimes.report import Category, Claim
 from controlplane.runtimes.sources.figures import clock, figure
 
 _LEAST_SHARE: Final = {Trouble.SLOW: 0.05, Trouble.FAILING: 0.1}
+_LEAST_OBJECTS: Final = 2
 _MOST: Final = 5
 _WORDS: Final = {
     Trouble.SLOW: ("latency", "slow", "duration", "response time", "timeout", "apdex"),
@@ -65,6 +66,8 @@ def assign_blame(case: Case, trouble: Trouble) -> list[Blame]:
         statistic=alert.statistic if alert else "",
         since=alert.starts_at if alert else None,
     )
+    if len(found) < _LEAST_OBJECTS:
+        return []  # of one object alone there is nothing to follow
     ways = _ways(case, found)
     callees = {calls.object: calls.callees for calls in case.facts.calls}
     reached = {name: found[name] for name in ways if name in found}
@@ -82,7 +85,8 @@ def _blame(
     volume: Volume, way: tuple[str, ...], callees: Mapping[str, Sequence[str]], found: Mapping[str, Volume]
 ) -> Blame:
     called = [found[name] for name in dict.fromkeys(callees.get(volume.object, ())) if name in found]
-    disturbed = [callee for callee in called if callee.significant and callee.object != volume.object]
+    # Where calls go in a circle, what lies on the way here waits for this object, not the other way round.
+    disturbed = [callee for callee in called if callee.significant and callee.object not in way]
     # A call that was never made before is the caller's own doing, whatever becomes of it.
     explained = sum(callee.excess for callee in disturbed if not callee.is_new)
     own = max(volume.excess - explained, 0.0)

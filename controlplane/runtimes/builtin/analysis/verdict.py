@@ -12,6 +12,7 @@ from controlplane.runtimes.builtin.analysis.general import service_candidates
 from controlplane.runtimes.builtin.analysis.health import healthy_candidate, open_symptoms
 from controlplane.runtimes.builtin.analysis.hosts import host_candidates
 from controlplane.runtimes.builtin.analysis.propagation import propagation_candidates
+from controlplane.runtimes.builtin.analysis.records import record_candidates
 from controlplane.runtimes.builtin.analysis.replication import replication_candidates
 from controlplane.runtimes.builtin.analysis.ruledout import ruled_out
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
@@ -26,6 +27,7 @@ RULES: Final = (
     cluster_candidates,
     service_candidates,
     propagation_candidates,
+    record_candidates,
 )
 LEAST_SCORE: Final = 0.4  # below it an explanation is a mere possibility
 
@@ -108,7 +110,11 @@ def _subordinate(candidate: Candidate, found: Sequence[Candidate]) -> Candidate:
 
 def _unknown(case: Case, ranked: Sequence[Candidate]) -> Candidate:
     symptoms = open_symptoms(case)
-    if symptoms:
+    if case.unknown:
+        names = listed(case.unknown)
+        mechanism = f"No record of {names} is among the evidence, so nothing can be said about it."
+        headline = f"{names} is not known"
+    elif symptoms:
         names = listed((sign.object for sign in symptoms), 3)
         mechanism = f"{names} is disturbed, but the evidence does not show why: {symptoms[0].text}."
         headline = f"Cause unknown: {names}"

@@ -6,14 +6,13 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, noise, trend
+from controlplane.runtimes.builtin.analysis.changepoints import change_point, ramp_start
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
 from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.sources.figures import clock, figure
 
 _GIB: Final = float(1 << 30)
-_TREND: Final = 0.7  # |tau| from which a series counts as rising or falling throughout
 _RECENT: Final = 3  # samples at the end that make up "now"
 
 
@@ -94,11 +93,11 @@ def vital_of(fact: MetricFact) -> Vital:
     recent = values[-min(_RECENT, max(1, len(values) // 5)) :]
     now = median(recent)
     change = change_point(values)
-    slope = trend(values)
+    ramp = ramp_start(values, now)
     measure = measure_of(fact.metric)
-    if abs(slope) >= _TREND and len(values) >= 5 and abs(values[-1] - values[0]) > 3 * noise(values):
-        base = values[0]
-        return Vital(fact, measure, base, now, 1 if slope > 0 else -1, fact.times[_departure(values, now)])
+    if ramp is not None:
+        start, way = ramp
+        return Vital(fact, measure, values[0], now, way, fact.times[start])
     if change is not None:
         back = abs(now - change.before) < abs(change.after - change.before) / 4
         moved = 0 if back else (1 if now > change.before else -1)
@@ -119,13 +118,6 @@ def vital_signs(vitals: Sequence[Vital], limits: Callable[[str], int | None]) ->
             yield from _connections(vital, limits(vital.object))
         elif judge is not None:
             yield from judge(vital)
-
-
-def _departure(values: Sequence[float], end: float) -> int:
-    """Return the sample at which a series that runs one way has left its first value for good measure."""
-    way = abs(end - values[0])
-    least = min(0.05 * way, max(3 * noise(values), 0.02 * way))
-    return next((index for index, value in enumerate(values) if abs(value - values[0]) >= least), 0)
 
 
 def _sign(vital: Vital, kind: SignKind, text: str, strength: float, *, current: bool = True) -> Sign:

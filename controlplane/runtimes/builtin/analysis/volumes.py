@@ -15,7 +15,7 @@ from typing import Final
 
 from controlplane.runtimes.builtin.analysis.changepoints import change_point, deviation
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of, name_words
 
 _LEAST_DEVIATION: Final = 2.5  # of a latency, in robust standard deviations of normal operation
 _LEAST_SPREAD: Final = 0.05  # of a latency: a metric that never moved may still move by so much without a fault
@@ -23,7 +23,14 @@ _LEAST_SIGMAS: Final = 3.0  # of failed requests, in standard deviations of a Po
 _LEAST_FACTOR: Final = 2.0  # of failed requests: that many times the usual
 _SPIKE: Final = 3.0
 _LEAST_NORMAL: Final = 3  # samples before the alert that can stand for normal operation
-_SCALES: Final = {"milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
+_SCALES: Final = {
+    **dict.fromkeys(("milliseconds", "ms"), 1e-3),
+    **dict.fromkeys(("microseconds", "us", "µs"), 1e-6),
+    **dict.fromkeys(("nanoseconds", "ns"), 1e-9),
+}
+_MOST_SHARE: Final = 1.001  # of requests that succeed: a little more is rounding
+#: Words in the name of a metric that is about a device of the object and not about requests to it.
+_DEVICES: Final = frozenset({"read", "write", "disk", "io", "volume", "commit", "fsync", "network", "interface"})
 _MEANS: Final = frozenset({"average", "avg", "mean"})
 
 
@@ -92,13 +99,22 @@ def _chosen(metrics: Sequence[MetricFact], trouble: Trouble, statistic: str) -> 
     ranked: dict[str, tuple[tuple[bool, bool, int], MetricFact]] = {}
     for fact in metrics:
         measure = measure_of(fact.metric)
-        if measure not in _MEASURES[trouble]:
+        if measure not in _MEASURES[trouble] or not _DEVICES.isdisjoint(name_words(fact.metric)):
+            continue
+        if measure is Measure.AVAILABILITY and not _is_share(fact):
             continue
         named = fact.statistic.lower()
         rank = (not statistic or named != statistic, named not in _MEANS, _MEASURES[trouble].index(measure))
         if fact.object not in ranked or rank < ranked[fact.object][0]:
             ranked[fact.object] = rank, fact
     return {name: fact for name, (_, fact) in ranked.items()}
+
+
+def _is_share(fact: MetricFact) -> bool:
+    """Return whether an availability is a share of the requests; a count of successes tells nothing by itself."""
+    known = fact.baseline
+    values = (fact.low, fact.high) if known is None else (fact.low, fact.high, known.low, known.high)
+    return all(0.0 <= 1.0 - _bad(fact, value) <= _MOST_SHARE for value in values)
 
 
 def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since: datetime | None) -> Volume | None:
@@ -186,7 +202,7 @@ def _is_slow(excess: float, usual: float, spread: float) -> bool:
 
 
 def _is_failing(excess: float, expected: float) -> bool:
-    return excess >= _LEAST_SIGMAS * sqrt(expected + 1) and expected + excess >= _LEAST_FACTOR * expected
+    return excess >= _LEAST_SIGMAS * sqrt(max(expected, 0.0) + 1) and expected + excess >= _LEAST_FACTOR * expected
 
 
 def _onset(fact: MetricFact, extra: Sequence[float]) -> datetime:

@@ -52,7 +52,7 @@ FORMATS: tuple[Format, ...] = (
     Format("datadog_monitors", datadog.read_monitors, (State,), ("monitors",)),
     Format("datadog_logs", datadog.read_logs, (LogLine,), ("logs",)),
     Format("service_catalogue", operations.read_services, (State,), ("services",)),
-    Format("incident_list", operations.read_incidents, (Happening,), ("incidents",)),
+    Format("incident_list", operations.read_incidents, (State,), ("incidents",)),
     Format("text_logs", operations.read_text_logs, (LogLine,), ("log_files",)),
     Format("metric_table", tables.read_metric_table, (Series,), ("columns",)),
     Format("call_graph", tables.read_call_graph, (Link,), ("calls",)),

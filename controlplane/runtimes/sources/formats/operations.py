@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import between, leading_time, objects, text
-from controlplane.runtimes.sources.records import Happening, Level, LogLine, Skipped, State
+from controlplane.runtimes.sources.formats.parts import between, leading_time, moment, objects, text
+from controlplane.runtimes.sources.records import Level, LogLine, Skipped, State
 
-_ENDED: Final = frozenset({"resolved", "closed", "done", "postmortem"})
 _LEVEL: Final = re.compile(
     r"^\[?(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PANIC)\b\]?[:\s]*", re.IGNORECASE
 )
@@ -34,25 +33,26 @@ def read_services(source: str, value: Mapping[str, Any]) -> Iterator[State | Ski
         yield State(source, name, "service", {"status": status, "owner": text(service.get("owner"))}, told)
 
 
-def read_incidents(source: str, value: Mapping[str, Any]) -> Iterator[Happening | Skipped]:
-    """Yield an event for each of ``{"incidents": [{"id", "service", "title", "summary", "opened_at", …}]}``.
-
-    One that has ended is no warning any more; its reason begins with its id, so that others can refer to it.
-    """
+def read_incidents(source: str, value: Mapping[str, Any]) -> Iterator[State | Skipped]:
+    """Yield a state for each of ``{"incidents": [{"id", "service", "title", "summary", "opened_at", …}]}``."""
     for incident in objects(value.get("incidents")):
         id_, title = text(incident.get("id")), text(incident.get("title"))
         if not id_ or not title:
             yield Skipped("incidents without an id or a title")
             continue
-        status = text(incident.get("status")).lower()
-        yield Happening(
-            source,
-            text(incident.get("service")),
-            ". ".join(part.rstrip(".") for part in (title, text(incident.get("summary"))) if part) + ".",
-            at=between(incident.get("opened_at"), incident.get("resolved_at")),
-            reason=" ".join(part for part in (id_, text(incident.get("severity")), status) if part),
-            level=Level.INFO if status in _ENDED else Level.WARNING,
-        )
+        at = between(incident.get("opened_at"), incident.get("resolved_at"))
+        opened, resolved = moment(incident.get("opened_at")), moment(incident.get("resolved_at"))
+        facts = {
+            "id": id_,
+            "title": title,
+            "summary": text(incident.get("summary")),
+            "severity": text(incident.get("severity")),
+            "status": text(incident.get("status")),
+            "opened": opened.isoformat() if opened else None,
+            "resolved": resolved.isoformat() if resolved else None,
+        }
+        told = f"{id_}, {text(incident.get('status'))}: {title}. {text(incident.get('summary'))}"
+        yield State(source, text(incident.get("service")), "incident", facts, told, at)
 
 
 def read_text_logs(source: str, value: Mapping[str, Any]) -> Iterator[LogLine | Skipped]:
