@@ -12,7 +12,9 @@ api: list[URLPattern | URLResolver] = [
     path("", include("controlplane.orgs.urls")),
     path("", include("controlplane.configs.urls")),
     path("", include("controlplane.audit.urls")),
+    path("", include("controlplane.runtimes.urls")),
     path("", include("controlplane.investigations.urls")),
+    path("", include("controlplane.alerts.urls")),
 ]
 
 urlpatterns = [

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = "postgres://postgres@127.0.0.1:5432/opensre"
 REDIS_URL = "redis://127.0.0.1:6379"
 POSTGRES_MIN = 150000
+MONITORING = ("prometheus", "promtool", "prometheus-alertmanager", "prometheus-node-exporter")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PROBE_TIMEOUT_S = 5
 NO_TESTS = 5
@@ -60,7 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for and return the exit code: 0 when nothing failed."""
     options, pytest_arguments = parse_arguments(arguments)
     required = options.require_services or bool(os.environ.get("CI"))
-    services = [find_postgres(os.environ), find_redis(os.environ), find_browser(os.environ)]
+    services = [
+        find_postgres(os.environ), find_redis(os.environ), find_browser(os.environ), find_monitoring(os.environ),
+    ]  # fmt: skip
     report_services(services, required=required)
     if options.check_services:
         return 0 if all(service.ready for service in services) else 1
@@ -144,6 +147,12 @@ def find_browser(environ: Mapping[str, str]) -> Service:
     )
 
 
+def find_monitoring(environ: Mapping[str, str]) -> Service:
+    """Return Prometheus with its tools, Alertmanager and node_exporter, of Debian's packages, on PATH."""
+    absent = [name for name in MONITORING if shutil.which(name, path=environ.get("PATH")) is None]
+    return Service("Prometheus", "", f"not on PATH: {', '.join(absent)}" if absent else "")
+
+
 def place(url: str) -> str:
     """Return host and port of a URL: what may be shown of one that holds a password."""
     parts = urlsplit(url)
@@ -163,7 +172,7 @@ def report_services(services: Sequence[Service], *, required: bool) -> None:
 
 def run_phases(services: Sequence[Service], arguments: Sequence[str], *, required: bool) -> list[Outcome]:
     """Run the phases one after the other and return what each did."""
-    postgres, redis, browser = services
+    postgres, redis, browser, monitoring = services
     # Three processes: with two, the cores idle while tests wait for leases and child processes.
     suite = ["-n", "3", "--dist", "worksteal", "-m", "not browser", *arguments]
     outcomes = [run_pytest("SQLite", suite, {"TEST_DATABASE_URL": ""}, narrowed=bool(arguments))]
@@ -180,8 +189,7 @@ def run_phases(services: Sequence[Service], arguments: Sequence[str], *, require
         )
     else:
         outcomes.append(missing(browser, required=required))
-    if required and not redis.ready:
-        outcomes.append(missing(redis, required=True))
+    outcomes += [missing(service, required=True) for service in (redis, monitoring) if required and not service.ready]
     return outcomes
 
 

@@ -1,10 +1,21 @@
 """The known sections of a document and their JSON Schema."""
 
-from typing import Annotated, Any, Final
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+from pydantic_core import PydanticCustomError
 
 MIB = 1024 * 1024
+#: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
+INTEGRATION_KINDS: Final = ("prometheus", "alertmanager", "loki")
+
+_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110, section 5.6.2
+_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
+_CREDENTIAL_HEADER: Final = re.compile(r"authorization|cookie|token|secret|passw|api-?key", re.IGNORECASE)
 
 
 class LimitsSection(BaseModel):
@@ -34,6 +45,131 @@ class RuntimeSection(BaseModel):
     )
 
 
+def _reference(value: str) -> str:
+    if _REFERENCE.search(value) is None:
+        message = "A credential is a reference such as ${NAME}, never the value itself"
+        raise PydanticCustomError("reference_required", message)
+    return value
+
+
+def _base_url(value: str) -> str:
+    if "${" in value:
+        return value
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise PydanticCustomError("url_form", "The URL must be http://host[:port][/path] or the same with https")
+    if "@" in parts.netloc:
+        raise PydanticCustomError("url_userinfo", "The URL holds no user name and no password; use auth for them")
+    if parts.query or parts.fragment:
+        raise PydanticCustomError("url_query", "The URL is the address of the API alone, without ? and #")
+    return value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, content in value.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(content):
+            raise PydanticCustomError("header_form", "A header has a name and a value of printable ASCII characters")
+        if _CREDENTIAL_HEADER.search(name):
+            _reference(content)
+    return value
+
+
+Reference = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_reference)]
+BaseUrl = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_base_url)]
+Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(_headers)]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,99}$")]
+
+
+class AuthSection(BaseModel):
+    """``auth``: how an integration identifies itself. Secrets are references."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["bearer", "basic"] | None = Field(None, description="bearer (token) or basic (username, password).")
+    token: Reference | None = Field(None, description="Reference to the bearer token, ${NAME}.")
+    username: Annotated[str, Field(max_length=200, pattern=r"^[^:\x00-\x1f]*$")] | None = None
+    password: Reference | None = Field(None, description="Reference to the password, ${NAME}.")
+
+
+class LabelsSection(BaseModel):
+    """``labels``: which labels of the source say what."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    object: LabelName | None = Field(None, description="Label that names the object a series or line is about.")
+
+
+class IntegrationSection(BaseModel):
+    """One of ``integrations``: a data source or destination.
+
+    Of an unknown ``kind``, or none (which a level above may set), the other fields are not checked.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")] | None = Field(
+        None, description=f"{', '.join(INTEGRATION_KINDS)}, or another, which is kept."
+    )
+    enabled: bool | None = Field(None, description="Whether runs read it; true when left out.")
+    url: BaseUrl | None = Field(None, description="Address of the API, for example https://prometheus.example.com.")
+    auth: AuthSection | None = None
+    headers: Headers | None = Field(None, description="Further headers; values of secret ones are references.")
+    labels: LabelsSection | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=30)] | None = Field(None, description="Seconds one request may take.")
+    tenant: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,150}$")] | None = Field(
+        None, description="Tenant of Loki or Mimir, sent as X-Scope-OrgID."
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check_known_kinds(
+        cls, value: Any, handler: ModelWrapValidatorHandler["IntegrationSection"]
+    ) -> "IntegrationSection":
+        kind = value.get("kind") if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping) and kind not in INTEGRATION_KINDS:
+            handler({key: value[key] for key in ("kind", "enabled") if key in value})
+            return cls.model_construct(**value)
+        return handler(value)
+
+
+class AlertRule(BaseModel):
+    """One of ``routing.alerts``: alerts whose shared labels match go to a team below the node."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    match: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=200)], Annotated[str, Field(max_length=200)]],
+        Field(max_length=20),
+    ] = Field(description="Label to value; * and ? stand for any characters. All must match.")
+    team: Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
+        description="Slug of the team."
+    )
+
+
+class RoutingSection(BaseModel):
+    """``routing``: what the team owns, and which team alerts are for."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    alerts: Annotated[list[AlertRule], Field(max_length=200)] | None = Field(
+        None, description="Which team an alert is for; the first match counts."
+    )
+
+
+class AlertsSection(BaseModel):
+    """``alerts``: what repeats of an alert do."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    repeat_window_s: Annotated[int, Field(ge=0, le=30 * 86_400)] | None = Field(
+        None, description="Seconds after a run's end in which the same alerts start no other run; 14400 when left out."
+    )
+
+
 class DocumentSchema(BaseModel):
     """A node's configuration document. Unknown top-level keys are kept, with a warning."""
 
@@ -43,8 +179,11 @@ class DocumentSchema(BaseModel):
     entrance_agent: Any = Field(None, description="Id of the agent that starts.")
     skills: Any = Field(None, description="Skills switched on and off.")
     mcp_servers: Any = Field(None, description="MCP servers by id.")
-    integrations: Any = Field(None, description="Data sources and destinations by id.")
-    routing: Any = Field(None, description="What the team owns: channels, services, repositories.")
+    integrations: dict[str, IntegrationSection | None] | None = Field(
+        None, description="Data sources and destinations by id."
+    )
+    routing: RoutingSection | None = None
+    alerts: AlertsSection | None = None
     limits: LimitsSection | None = None
     memory: Any = Field(None, description="How memory is extracted and recalled.")
     runtime: RuntimeSection | None = None

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final
 
 import orjson
@@ -170,4 +170,9 @@ def _section_errors(document: Mapping[str, Any]) -> Iterator[FieldError]:
     except ValidationError as error:
         for fault in error.errors(include_url=False, include_context=False, include_input=False):
             detail = "This must be an object." if fault["type"] == "model_type" else f"{fault['msg']}."
-            yield FieldError(encode(map(str, fault["loc"])), fault["type"], detail)
+            yield FieldError(encode(_quotable(fault["loc"])), fault["type"], detail)
+
+
+def _quotable(place: Sequence[int | str]) -> list[str]:
+    """Return a place up to the first key that is itself a secret."""
+    return list(takewhile(lambda token: redact_text(token) == token, map(str, place)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -237,11 +238,14 @@ def _headline(text: str) -> str:
 
 
 @transaction.atomic
-def _messages_delivered(claim: Claim, message_ids: list[Any]) -> None:
-    """Record that the running turn took up messages, and say so to everybody."""
+def _messages_delivered(claim: Claim, taken: list[tuple[UUID, str]]) -> None:
+    """Record that the running turn took up messages, and say so to everybody.
+
+    One that was extended after the turn took it up stays pending: the turn gets its new words.
+    """
     now = clock.now()
-    pending = Message.objects.filter(pk__in=message_ids, delivered_at__isnull=True).order_by("created_at", "id")
-    messages = list(pending)
+    pending = Message.objects.filter(pk__in=[pk for pk, _ in taken], delivered_at__isnull=True)
+    messages = [message for message in pending.order_by("created_at", "id") if (message.pk, message.text) in taken]
     if not messages:
         return
     left = Message.objects.filter(thread_id=claim.thread_id, delivered_at__isnull=True).count() - len(messages)
@@ -251,7 +255,8 @@ def _messages_delivered(claim: Claim, message_ids: list[Any]) -> None:
         events=[new_event(EventType.MESSAGE_QUEUED, merged, run_id=claim.run_id)],
         fence=claim.fence,
     )
-    pending.update(delivered_at=now, run_id=claim.run_id)
+    for message in messages:
+        pending.filter(pk=message.pk, text=message.text).update(delivered_at=now, run_id=claim.run_id)
 
 
 def _internal_error() -> events.Error:

@@ -265,17 +265,19 @@ def next_run(
     requested_by: str,
     requested_by_label: str,
     messages: Sequence[Message] = (),
+    alert: Any = None,
 ) -> Run:
     """Queue the thread's next turn, inside the caller's transaction, which holds the (idle) thread's row.
 
-    The turn keeps the alert, the evidence and the runtime of the one before; its configuration is pinned anew.
+    The turn keeps the evidence, the runtime and (without a new one) the alert of the one before; its configuration is
+    pinned anew.
     """
     node_id = Thread.objects.values_list("node_id", flat=True).get(pk=thread_id)
     run = Run(
         thread_id=thread_id,
         number=previous.number + 1,
         prompt=prompt,
-        alert=previous.alert,
+        alert=previous.alert if alert is None else alert,
         artifact_id=previous.artifact_id,
         runtime=previous.runtime,
         requested_by=requested_by,

@@ -21,6 +21,7 @@ from controlplane.investigations.models import Audience, Event, Run, RunStatus, 
 from controlplane.orgs.models import NodeAncestor
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
+from controlplane.runtimes.evidence import JsonValue
 from controlplane.runtimes.report import Report
 
 #: What the list of runs can be filtered by.
@@ -31,7 +32,7 @@ NEWEST_FIRST: Final = ("-created_at", "-id")
 
 @dataclass(frozen=True, slots=True)
 class ObservationRef:
-    """Where a cited observation stands in the log, and what a reader sees of it."""
+    """Where a cited observation stands in the log, and what a reader sees of it; ``value`` is its measured content."""
 
     seq: int
     tool_use_id: str
@@ -39,6 +40,7 @@ class ObservationRef:
     object: str
     kind: str
     quote: str
+    value: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,13 @@ def _observations(
         for item in end["observations"]:
             if item["id"] in cited:
                 found[item["id"]] = ObservationRef(
-                    seq, end["tool_use_id"], item["source"], item["object"], item["kind"], item["quote"]
+                    seq,
+                    end["tool_use_id"],
+                    item["source"],
+                    item["object"],
+                    item["kind"],
+                    item["quote"],
+                    item.get("value"),
                 )
     return found
 

@@ -18,6 +18,7 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.core.redaction import redact_json, redact_text
+from controlplane.core.text import shown_token
 from controlplane.investigations import bus, selectors
 from controlplane.investigations.lifecycle import (
     Outcome,
@@ -40,6 +41,8 @@ MAX_ALERT_BYTES = 1024 * 1024
 MAX_ANSWER_CHARS = 4_000
 MAX_REQUEST_ID = 64
 MAX_PENDING_MESSAGES = 50
+MAX_LINE_CHARS = 2_000
+MAX_MESSAGE_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +133,16 @@ def investigation_start(
     return Started(thread, run)
 
 
-def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
+def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str, Any] | None = None) -> Accepted:
     """Say something to a thread: a running turn takes it up (or the next one does), an idle thread starts its next run.
 
     Two callers at once are serialised on the thread's row: one starts a run, the other's message joins it.
+
+    Args:
+        actor: needs ``run.create`` on the thread's team.
+        thread_id: the thread.
+        text: 1 to 32,000 characters after trimming.
+        alert: what a run started by this message is about, instead of the alert of the run before; at most 1 MiB.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
@@ -142,6 +151,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
     cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
+    clean_alert = _clean_alert(alert)
     if node_is_archived(thread.node_id):
         raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
     with transaction.atomic():
@@ -166,6 +176,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
                 requested_by=actor.principal,
                 requested_by_label=actor.label[:200],
                 messages=[message],
+                alert=clean_alert,
             )
             pending = 0
         else:
@@ -180,6 +191,44 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str) -> Accepted:
             after={"message": str(message.pk), "run": str(run.pk) if run else None},
         )
     return Accepted(message, run, pending)
+
+
+def message_extend(*, actor: Actor, thread_id: UUID, message_id: UUID, line: str) -> bool:
+    """Add a line to a message that no run has taken up yet; ``False`` when there is none such.
+
+    For callers that know the message as theirs, whichever of their credentials posted it. The first and the last lines
+    are kept, ten in all. A turn that took up the shorter text gets the longer one too.
+
+    Raises:
+        NotFound, PermissionDenied: the thread is not the actor's to steer.
+        InvalidInput: ``line`` is empty or longer than 2,000 characters.
+    """
+    thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
+    cleaned = clean_text(line, pointer="/line", limit=MAX_LINE_CHARS)
+    with transaction.atomic():
+        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        waiting = Message.objects.filter(thread=thread, delivered_at__isnull=True)
+        message = waiting.filter(pk=message_id).first()
+        if message is None:
+            return False
+        first, *lines = [*message.text.splitlines(), *cleaned.splitlines()]
+        message.text = "\n".join([first, *lines[1 - MAX_MESSAGE_LINES :]])
+        message.save(update_fields=["text"])
+        queued = events.MessageQueued(
+            message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=waiting.count()
+        )
+        append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
+        transaction.on_commit(bus.work.tell)
+        audit_record(
+            actor=actor,
+            organization_id=thread.organization_id,
+            action="thread.message",
+            object_kind="thread",
+            object_id=str(thread.pk),
+            node_id=thread.node_id,
+            after={"message": str(message.pk), "run": None},
+        )
+    return True
 
 
 def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
@@ -305,14 +354,10 @@ def _clean_answers(answers: object) -> dict[str, str]:
         raise invalid("/answers", "too_many", f"There are {len(answers)} answers; at most 20 are accepted.")
     return {
         clean_text(name, pointer="/answers", limit=500): clean_text(
-            value, pointer=f"/answers/{_escape(str(name))}", limit=MAX_ANSWER_CHARS
+            value, pointer=f"/answers/{shown_token(name)}", limit=MAX_ANSWER_CHARS
         )
         for name, value in answers.items()
     }
-
-
-def _escape(name: str) -> str:
-    return redact_text(name)[:80].replace("~", "~0").replace("/", "~1")
 
 
 def _visibility(actor: Actor, wanted: str | None) -> str:

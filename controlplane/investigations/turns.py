@@ -1,7 +1,7 @@
 """Building the turn that a runtime is handed, from the rows of its run."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,10 @@ from controlplane.investigations.models import Event, Message, Run
 from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
-from controlplane.runtimes.sources.tools import toolbox_for_snapshot
+from controlplane.runtimes.sources.live.integrations import live_sources
+from controlplane.runtimes.sources.recorded import RecordedSource
+from controlplane.runtimes.sources.source import Source
+from controlplane.runtimes.sources.tools import toolbox_for
 
 MAX_HISTORY_TURNS = 20
 
@@ -32,8 +35,8 @@ class RunControl:
         self._interrupted = False
         self._loop = loop
         self._inbox: dict[UUID, str] = {}
-        self._taken: list[UUID] = []
-        self._seen: set[UUID] = set()
+        self._taken: list[tuple[UUID, str]] = []
+        self._seen: dict[UUID, str] = {}
 
     @property
     def interrupted(self) -> bool:
@@ -41,23 +44,23 @@ class RunControl:
 
     def take_messages(self) -> Sequence[str]:
         texts = list(self._inbox.values())
-        self._taken += self._inbox
+        self._taken += self._inbox.items()
         self._inbox.clear()
         return texts
 
-    def taken(self) -> list[UUID]:
-        """Return, once, the messages the runtime took since the last call; the worker records them as delivered."""
+    def taken(self) -> list[tuple[UUID, str]]:
+        """Return, once, the messages the runtime took since the last call, each with its words, to be recorded."""
         taken, self._taken = self._taken, []
         return taken
 
     def deliver(self, messages: Sequence[tuple[UUID, str]]) -> None:
-        """Offer messages to the runtime; called from any thread, each message counts once."""
+        """Offer messages to the runtime; called from any thread, each message counts once while its words stay."""
         self._loop.call_soon_threadsafe(self._deliver, messages)
 
     def _deliver(self, messages: Sequence[tuple[UUID, str]]) -> None:
         for id_, text in messages:
-            if id_ not in self._seen:
-                self._seen.add(id_)
+            if self._seen.get(id_) != text:
+                self._seen[id_] = text
                 self._inbox[id_] = text
 
     def interrupt(self) -> None:
@@ -86,7 +89,6 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
     thread = run.thread
     config = config_pinned([(UUID(node_id), version) for node_id, version in run.config_chain])
     limits = limits_for(config)
-    snapshot = artifact_content(run.artifact) if run.artifact else None
     turn = TurnContext(
         run_id=run.pk,
         thread_id=thread.pk,
@@ -98,7 +100,7 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
         history=_history(run),
         config=config,
         limits=limits,
-        toolbox=toolbox_for_snapshot(snapshot, alert=run.alert, turn=run.number, limits=limits),
+        toolbox=toolbox_for(_sources(run, config), turn=run.number, limits=limits),
         control=control,
         resume=None if run.resume is None else Resume(**run.resume),
         events=_own_events(run) if claim.attempt > 1 else (),
@@ -111,6 +113,13 @@ def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:
     """Return the thread's messages no run has taken up, oldest first."""
     rows = Message.objects.filter(thread_id=thread_id, delivered_at__isnull=True).order_by("created_at", "id")
     return list(rows.values_list("pk", "text"))
+
+
+def _sources(run: Run, config: Mapping[str, Any]) -> list[Source]:
+    """Return where the run reads: recorded evidence alone where it has some, else what its configuration connects."""
+    if run.artifact is not None:
+        return [RecordedSource(artifact_content(run.artifact), alert=run.alert)]
+    return [RecordedSource(None, alert=run.alert), *live_sources(config, alert=run.alert, words=run.prompt)]
 
 
 def _history(run: Run) -> list[HistoryTurn]:

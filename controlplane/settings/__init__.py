@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "controlplane.configs",
     "controlplane.runtimes",
     "controlplane.investigations",
+    "controlplane.alerts",
     "web",
 ]
 

@@ -53,6 +53,8 @@ def logging_settings(level: str, log_format: str) -> dict[str, Any]:
         "loggers": {
             "uvicorn.access": {"level": "WARNING", "propagate": True, "handlers": []},
             "uvicorn.error": {"level": "INFO", "propagate": True, "handlers": []},
+            # each request with its whole URL, which is a query of somebody's system
+            "httpx": {"level": "WARNING", "propagate": True, "handlers": []},
             "django.server": {"level": "INFO", "propagate": True, "handlers": []},
             # its warnings are 4xx answers with their path, which our own ``http.request`` line has without the path
             "django.request": {"level": "ERROR", "propagate": True, "handlers": []},

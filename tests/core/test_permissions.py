@@ -25,7 +25,7 @@ READING = {Action.NODE_READ, Action.CONFIG_READ, Action.RUN_READ}
 MATRIX: dict[Role, set[Action]] = {
     Role.OWNER: EVERYTHING,
     Role.ADMIN: EVERYTHING,
-    Role.RESPONDER: READING | {Action.RUN_CREATE, Action.RUN_CONTROL},
+    Role.RESPONDER: READING | {Action.RUN_CREATE, Action.RUN_CONTROL, Action.ALERT_INGEST},
     Role.REVIEWER: READING,
     Role.VIEWER: READING,
 }

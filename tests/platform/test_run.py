@@ -11,9 +11,13 @@ import pytest
 from typing_extensions import override
 
 from tests.run import (
+    MONITORING as PROGRAMS,
+)
+from tests.run import (
     Outcome,
     Service,
     find_browser,
+    find_monitoring,
     find_postgres,
     find_redis,
     missing,
@@ -28,6 +32,7 @@ Call = tuple[str, list[str], dict[str, str], bool]
 POSTGRES = Service("PostgreSQL", "postgres://example/x")
 REDIS = Service("Redis", "redis://example")
 CHROMIUM = Service("Chromium", "/usr/bin/chromium")
+MONITORING = Service("Prometheus", "")
 
 
 def junit(path: Path, *suites: tuple[int, int, int, int]) -> Path:
@@ -113,7 +118,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
 
 
 def test_phases__everything_there__run_on_both_databases_and_in_the_browser(started: list[Call]) -> None:
-    outcomes = run_phases([POSTGRES, REDIS, CHROMIUM], [], required=True)
+    outcomes = run_phases([POSTGRES, REDIS, CHROMIUM, MONITORING], [], required=True)
     assert [outcome.failed for outcome in outcomes] == [0, 0, 0]
     assert [(phase, extra.get("TEST_DATABASE_URL")) for phase, _, extra, _ in started] == [
         ("SQLite", ""), ("PostgreSQL", "postgres://example/x"), ("Browser", ""),
@@ -126,7 +131,7 @@ def test_phases__everything_there__run_on_both_databases_and_in_the_browser(star
 
 
 def test_phases__services_missing__are_skipped_here_and_failures_where_required(started: list[Call]) -> None:
-    gone = [Service(service.name, "", "not there") for service in (POSTGRES, REDIS, CHROMIUM)]
+    gone = [Service(service.name, "", "not there") for service in (POSTGRES, REDIS, CHROMIUM, MONITORING)]
     skipped = run_phases(gone, [], required=False)
     assert [(outcome.phase, outcome.failed, outcome.note) for outcome in skipped[1:]] == [
         ("PostgreSQL", 0, "not there"), ("Chromium", 0, "not there"),
@@ -136,13 +141,14 @@ def test_phases__services_missing__are_skipped_here_and_failures_where_required(
         ("PostgreSQL", 1),
         ("Chromium", 1),
         ("Redis", 1),
+        ("Prometheus", 1),
     ]
     assert summarise(failed, io.StringIO()) == 1
     assert [phase for phase, *_ in started] == ["SQLite", "SQLite"]
 
 
 def test_phases__arguments__reach_every_phase(started: list[Call]) -> None:
-    run_phases([POSTGRES, REDIS, CHROMIUM], ["tests/core", "-k", "health"], required=False)
+    run_phases([POSTGRES, REDIS, CHROMIUM, MONITORING], ["tests/core", "-k", "health"], required=False)
     assert all(arguments[-3:] == ["tests/core", "-k", "health"] and narrowed for _, arguments, _, narrowed in started)
 
 
@@ -214,3 +220,15 @@ def test_find_browser__named_one__must_exist(tmp_path: Path) -> None:
     assert find_browser({"CHROMIUM": str(browser), "PATH": ""}) == Service("Chromium", str(browser))
     assert find_browser({"PATH": str(tmp_path)}) == Service("Chromium", str(browser))
     assert "none of chromium" in find_browser({"PATH": str(tmp_path / "empty")}).problem
+
+
+def test_find_monitoring__programs_missing__are_all_named(tmp_path: Path) -> None:
+    assert find_monitoring({"PATH": str(tmp_path)}).problem == f"not on PATH: {', '.join(PROGRAMS)}"
+
+
+def test_find_monitoring__programs_there__is_ready(tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        program = tmp_path / name
+        program.write_text("")
+        program.chmod(0o755)
+    assert find_monitoring({"PATH": str(tmp_path)}).ready

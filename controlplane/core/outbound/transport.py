@@ -9,6 +9,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
+from functools import cache
 from typing import Any
 
 import httpcore
@@ -65,12 +66,18 @@ async def resolve(host: str, port: int) -> list[Address]:
     return [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Return the context that trusts the system's authorities; reading them takes longer than most requests."""
+    return ssl.create_default_context()
+
+
 class GuardedTransport(httpx.AsyncBaseTransport):
     """httpx over an httpcore pool whose connections pass the :class:`GuardedBackend`; proxies are not used."""
 
     def __init__(self, policy: OutboundPolicy, *, verify: ssl.SSLContext | None = None) -> None:
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=verify or ssl.create_default_context(),
+            ssl_context=verify or _trusted(),
             max_connections=20,
             network_backend=GuardedBackend(policy),
         )
