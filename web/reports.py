@@ -8,9 +8,15 @@ from itertools import groupby
 from typing import Final
 
 from controlplane.investigations.selectors import ObservationRef, RunView
+from controlplane.runtimes.charts import Chart, chart_of
+from controlplane.runtimes.drawings import Drawing, draw, gutter_of
+from controlplane.runtimes.evidence import ObservationKind
 from controlplane.runtimes.report import Category, Hypothesis, Report
 
 _PRIORITIES: Final = (("immediate", "Now"), ("short_term", "Soon"), ("long_term", "Later"))
+#: How many metrics a report draws: at once, and behind a fold. A report may cite any number.
+SHOWN_PLOTS: Final = 8
+_FOLDED_PLOTS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,19 @@ class Moment:
     at: datetime
     text: str
     citations: Citations
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A cited metric as a chart."""
+
+    citation: Citation
+    chart: Chart
+    gutter: float
+
+    @property
+    def drawing(self) -> Drawing:
+        return draw(self.chart, gutter=self.gutter)
 
 
 class ReportPage:
@@ -101,6 +120,32 @@ class ReportPage:
     def evidence(self) -> Citations:
         """Every observation the page cites, by number."""
         return tuple(self._numbers.values())
+
+    @cached_property
+    def plots(self) -> list[Plot]:
+        """The metrics among the evidence, in its order, so those of the root cause first; one read twice shows once."""
+        found: dict[tuple[str, str, str], tuple[Citation, Chart]] = {}
+        for cite in self.evidence:
+            seen = cite.seen
+            if seen is None or seen.kind != ObservationKind.METRIC or (seen.source, seen.object, seen.quote) in found:
+                continue
+            chart = chart_of(seen.value, object=seen.object)
+            if chart is not None:
+                found[seen.source, seen.object, seen.quote] = cite, chart
+            if len(found) == SHOWN_PLOTS + _FOLDED_PLOTS:
+                break
+        gutter = gutter_of(chart for _, chart in found.values())  # one for all: their times stand below each other
+        return [Plot(cite, chart, gutter) for cite, chart in found.values()]
+
+    @property
+    def first_plots(self) -> list[Plot]:
+        """Those that show at once."""
+        return self.plots[:SHOWN_PLOTS]
+
+    @property
+    def folded_plots(self) -> list[Plot]:
+        """Those behind a fold."""
+        return self.plots[SHOWN_PLOTS:]
 
     def _cite(self, ids: Iterable[str]) -> Citations:
         for id_ in ids:

@@ -20,6 +20,7 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/answers", threads.answer, name="thread_answer"),
     path("app/threads/<uuid:thread_id>/question", threads.question, name="thread_question"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
+    path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
     path("app/runs", runs.runs, name="runs"),
     path("app/config", config.config, name="config"),
     path("app/config/<slug:slug>", config.config_node, name="config_node"),

@@ -1,5 +1,6 @@
 """From a recorded fault to a named service, over the real Prometheus, Alertmanager and node_exporter."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,51 +17,22 @@ from controlplane.orgs.models import Node
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.report import Category, Report
 from tests.factories import Tree, make_team_token
-from tests.support.monitoring import (
-    PAYMENTS_DOWN,
-    SHOP,
-    Program,
-    alertmanager,
-    load_blocks,
-    missing_programs,
-    node_exporter,
-    now,
-    openmetrics,
-    prometheus,
-)
+from tests.support.monitoring import Program, alertmanager, load_blocks, missing_programs, node_exporter, prometheus
 from tests.support.runs import wait_for_status, wait_until, working
 from tests.support.server import Server, serving
+from tests.support.shop import PAYMENTS_DOWN, RULES, SHOP, openmetrics
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}"),
 ]
 
-RULES = {
-    "groups": [
-        {
-            "name": "shop",
-            "rules": [
-                {
-                    "alert": "FrontendErrors",
-                    "expr": (
-                        'sum by (service) (rate(http_requests_total{service="frontend",code=~"5.."}[5m]))'
-                        ' / sum by (service) (rate(http_requests_total{service="frontend"}[5m])) > 0.05'
-                    ),
-                    "labels": {"severity": "critical"},
-                    "annotations": {"summary": "{{ $labels.service }} fails {{ $value | humanizePercentage }}"},
-                }
-            ],
-        }
-    ]
-}
-
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the recorded metrics of a shop whose payments break 25 minutes before now."""
     folder = tmp_path_factory.mktemp("monitoring")
-    load_blocks(folder, openmetrics(SHOP, PAYMENTS_DOWN, hours=26, until=now()))
+    load_blocks(folder, openmetrics(SHOP, PAYMENTS_DOWN, hours=26, until=time.time()))
     return folder
 
 
@@ -103,7 +75,7 @@ def test_alert_of_the_real_thing__arrives_and_names_the_service_at_fault(
         wait_until(lambda: AlertGroup.objects.filter(thread__isnull=False).exists(), what="the webhook to arrive")
         group = AlertGroup.objects.get()
         with working():
-            run = wait_for_status(Run.objects.get(thread_id=group.thread_id))
+            run = wait_for_status(Run.objects.get(thread=group.thread))
     assert (group.title, group.severity, group.status) == ("FrontendErrors", "critical", "firing")
     assert (run.thread.channel, run.thread.node_id) == ("alert", tree.payments.pk)
     report = report_of(run)

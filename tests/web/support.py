@@ -90,10 +90,10 @@ def _closing(tool_end: events.ToolEnd | None, result: events.Result | None) -> S
 
 
 def observed(*, object_: str = "payments-prod", quote: str = "WriteIOPS rose from 1,150 to 8,900") -> events.ToolEnd:
-    """Return the end of a tool call that made the observations ``t1.1`` and ``t1.2``."""
+    """Return the end of a tool call that made the observations ``t1-1.1`` and ``t1-1.2``."""
     at = datetime(2026, 3, 26, 11, 22, tzinfo=UTC)
     first = Observation(
-        id="t1.1",
+        id="t1-1.1",
         source="metrics",
         object=object_,
         kind=ObservationKind.METRIC,
@@ -101,26 +101,26 @@ def observed(*, object_: str = "payments-prod", quote: str = "WriteIOPS rose fro
         quote=quote,
     )
     second = Observation(
-        id="t1.2", source="events", object="replica-1", kind=ObservationKind.EVENT, quote="fell behind"
+        id="t1-1.2", source="events", object="replica-1", kind=ObservationKind.EVENT, quote="fell behind"
     )
-    return events.ToolEnd(tool_use_id="t1", name="read_metrics", success=True, observations=(first, second))
+    return events.ToolEnd(tool_use_id="t1-1", name="read_metrics", success=True, observations=(first, second))
 
 
 def report(**fields: Any) -> Report:
-    """Return a report with something in every section; its citations come in the order t1.2, t1.1, t9.9 (unknown)."""
+    """Return a report with something in every section; it cites t1-1.2, t1-1.1 and t9-9.9 (unknown), in this order."""
     cause = Hypothesis(
         category=Category.RESOURCE_EXHAUSTION,
         object="payments-prod",
         mechanism="A batch writes too much.",
         confidence=0.824,
-        supports=("t1.2", "t1.1"),
+        supports=("t1-1.2", "t1-1.1"),
     )
     other = Hypothesis(
         category=Category.INFRASTRUCTURE,
         object="replica-1",
         mechanism="Its disk is slow.",
         confidence=0.1,
-        contradicts=("t1.1",),
+        contradicts=("t1-1.1",),
     )
     values: dict[str, Any] = {
         "title": "Replica lags behind a batch",
@@ -129,15 +129,15 @@ def report(**fields: Any) -> Report:
         "summary": "A bulk update outruns the replica.",
         "impact": Impact(summary="Stale reads.", affected=("analytics",), user_facing=True),
         "timeline": (
-            TimelineEntry(at=datetime(2026, 3, 26, 11, 22, tzinfo=UTC), text="Writes rise", citations=("t1.1",)),
+            TimelineEntry(at=datetime(2026, 3, 26, 11, 22, tzinfo=UTC), text="Writes rise", citations=("t1-1.1",)),
         ),
         "hypotheses": (cause, other),
         "root_cause": cause,
         "claims": (
-            Claim(text="Lag grows.", citations=("t1.2", "t9.9")),
+            Claim(text="Lag grows.", citations=("t1-1.2", "t9-9.9")),
             Claim(text="It is the settlement job.", kind="inference"),
         ),
-        "ruled_out": (RuledOut(hypothesis="CPU", reason="It was idle.", citations=("t1.1",)),),
+        "ruled_out": (RuledOut(hypothesis="CPU", reason="It was idle.", citations=("t1-1.1",)),),
         "not_checked": (NotChecked(what="Logs", why="None recorded."),),
         "actions": (ActionItem(priority="immediate", action="Pause the batch."),),
         "lessons": ("Alert on the slope.",),

@@ -12,7 +12,7 @@ from tests.web.support import Person, finish, start
 def pages_of(thread: Thread) -> list[str]:
     run = Run.objects.filter(thread=thread).latest("number")
     base = f"/app/threads/{thread.pk}"
-    return [base, f"{base}/question", f"{base}/runs/{run.pk}/report"]
+    return [base, f"{base}/question", f"{base}/runs/{run.pk}/report", f"{base}/runs/{run.pk}/report.md"]
 
 
 def writes_of(thread: Thread) -> list[tuple[str, dict[str, str]]]:
@@ -66,7 +66,8 @@ def test_unknown_and_foreign_thread__answer_alike(outsider: Person, team_thread:
 
 def test_report_of_another_threads_run__is_not_there(tree: Tree, responder: Person, team_thread: Thread) -> None:
     other = finish(start(responder, tree.platform))
-    assert responder.client.get(f"/app/threads/{team_thread.pk}/runs/{other.run.pk}/report").status_code == 404
+    path = f"/app/threads/{team_thread.pk}/runs/{other.run.pk}/report"
+    assert [responder.client.get(path + end).status_code for end in ("", ".md")] == [404, 404]
 
 
 @pytest.mark.parametrize("path", ["/app/", "/app/new", "/app/runs", "/app/config/payments", "/login/", "/api/docs"])

@@ -7,12 +7,12 @@ from controlplane.runtimes.report import Category, Hypothesis, TimelineEntry
 from tests.web.support import report
 from web.reports import ReportPage
 
-SEEN = {id_: ObservationRef(2, "t1", "metrics", "payments-prod", "metric", "rose") for id_ in ("t1.1", "t1.2")}
+SEEN = {id_: ObservationRef(2, "t1", "metrics", "payments-prod", "metric", "rose") for id_ in ("t1-1.1", "t1-1.2")}
 
 
 def test_citations__numbered_in_reading_order__same_number_everywhere() -> None:
     page = ReportPage(report(), SEEN)
-    assert [(cite.number, cite.id) for cite in page.evidence] == [(1, "t1.2"), (2, "t1.1"), (3, "t9.9")]
+    assert [(cite.number, cite.id) for cite in page.evidence] == [(1, "t1-1.2"), (2, "t1-1.1"), (3, "t9-9.9")]
     assert page.cause is not None
     assert [cite.number for cite in page.cause.supports] == [1, 2]
     assert [cite.number for cite in page.others[0].contradicts] == [2]

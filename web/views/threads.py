@@ -11,9 +11,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from controlplane.core import clock
 from controlplane.core.actor import Actor
-from controlplane.core.errors import AppError, PermissionDenied
+from controlplane.core.errors import AppError, NotFound, PermissionDenied
 from controlplane.investigations.selectors import question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
+from web.export import report_filename, report_markdown
 from web.reports import turn_of
 from web.session import signed_in
 
@@ -47,6 +48,18 @@ def _page(
 def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The outcome of one run as a fragment."""
     return render(request, "web/partials/outcome.html", {"turn": turn_of(run_view(actor, thread_id, run_id))})
+
+
+@require_safe
+@signed_in
+def report_file(_request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
+    """The report of one run as a markdown file; not found while there is none."""
+    view = run_view(actor, thread_id, run_id)
+    if view.report is None:
+        raise NotFound
+    answer = HttpResponse(report_markdown(view, view.report), content_type="text/markdown; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{report_filename(view)}"'
+    return answer
 
 
 @require_safe

@@ -15,6 +15,7 @@ _NORMAL: Final = 1.4826  # the median absolute deviation of a normal distributio
 _LEAST_AFTER: Final = 2  # a change that lasts one sample is a spike
 _RANGE_SHARE: Final = 0.02  # nothing below 2 % of the whole range counts as more than noise
 _TREND_POINTS: Final = 40
+_RECENT: Final = 3  # samples at the end that make up "now"
 _RAMP_TREND: Final = 0.7  # |tau| from which a series counts as rising or falling throughout
 
 
@@ -83,17 +84,21 @@ def trend(values: Sequence[float]) -> float:
     return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
 
 
-def ramp_start(values: Sequence[float], end: float) -> tuple[int, int] | None:
+def end_level(values: Sequence[float]) -> float:
+    """Return the level of a series at its end: the median of its last few samples, at least one."""
+    return median(values[-min(_RECENT, max(1, len(values) // 5)) :])
+
+
+def ramp_start(values: Sequence[float]) -> tuple[int, int] | None:
     """Return where a series that runs one way throughout leaves its first value for good measure, and its way: 1 or -1.
 
     Args:
         values: at least five samples in order of time; fewer give ``None``, as does a series that runs no one way.
-        end: its level at the end.
     """
     slope = trend(values)
     if len(values) < 5 or abs(slope) < _RAMP_TREND or abs(values[-1] - values[0]) <= 3 * noise(values):
         return None
-    span = abs(end - values[0])
+    span = abs(end_level(values) - values[0])
     least = min(0.05 * span, max(3 * noise(values), 0.02 * span))
     start = next((index for index, value in enumerate(values) if abs(value - values[0]) >= least), 0)
     return start, 1 if slope > 0 else -1

@@ -6,14 +6,13 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, ramp_start
+from controlplane.runtimes.builtin.analysis.changepoints import change_point, end_level, ramp_start
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
 from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.sources.figures import clock, figure
 
 _GIB: Final = float(1 << 30)
-_RECENT: Final = 3  # samples at the end that make up "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +89,9 @@ class Vital:
 def vital_of(fact: MetricFact) -> Vital:
     """Return the judgement of one metric."""
     values = fact.values
-    recent = values[-min(_RECENT, max(1, len(values) // 5)) :]
-    now = median(recent)
+    now = end_level(values)
     change = change_point(values)
-    ramp = ramp_start(values, now)
+    ramp = ramp_start(values)
     measure = measure_of(fact.metric)
     if ramp is not None:
         start, way = ramp
