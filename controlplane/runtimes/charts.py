@@ -94,7 +94,7 @@ class Chart:
         """The band in words, ``38 % to 42 %``, or ``""``."""
         if self.band is None:
             return ""
-        low, high = self._levels(self.band.low, self.band.high)
+        low, high = self.figure(self.band.low), self.figure(self.band.high)
         return low if low == high else f"{low} to {high}"
 
     @property

@@ -7,7 +7,7 @@ against each other.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from math import sqrt
 from statistics import fmean, median
@@ -31,6 +31,8 @@ _SCALES: Final = {
 _MOST_SHARE: Final = 1.001  # of requests that succeed: a little more is rounding
 #: Words in the name of a metric that is about a device of the object and not about requests to it.
 _DEVICES: Final = frozenset({"read", "write", "disk", "io", "volume", "commit", "fsync", "network", "interface"})
+_LEAD: Final = timedelta(minutes=15)
+_LEAST_DURING: Final = 2
 _MEANS: Final = frozenset({"average", "avg", "mean"})
 
 
@@ -120,25 +122,41 @@ def _is_share(fact: MetricFact) -> bool:
 def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since: datetime | None) -> Volume | None:
     is_new = recorded and fact.baseline is None
     normal = (0.0, 0.0) if is_new else _normal(fact, since)
-    weights = _weights(fact, traffic)
+    begin = _begin(fact, since)
+    weights = _weights(fact, traffic)[begin:]
     weight = sum(weights)
     if normal is None or weight <= 0:
         return None
     usual, spread = normal
-    extra = [share * (_bad(fact, value) - usual) for share, value in zip(weights, fact.values, strict=True)]
+    bad = [_bad(fact, value) for value in fact.values[begin:]]
+    extra = [share * (value - usual) for share, value in zip(weights, bad, strict=True)]
     excess, expected = sum(_without_spike(extra)), usual * weight
     slow = measure_of(fact.metric) is Measure.LATENCY
+    disturbed = _disturbed(extra)
+    carried = sum(weights[place] for place in disturbed)
     return Volume(
         fact,
         traffic,
         excess=max(excess, 0.0),
         total=max(expected + excess, 0.0),
         usual=usual,
-        level=usual + excess / weight,
+        level=sum(weights[place] * bad[place] for place in disturbed) / carried if carried > 0 else usual,
         significant=_is_slow(excess / weight, usual, spread) if slow else _is_failing(excess, expected),
         is_new=is_new,
-        onset=_onset(fact, extra),
+        onset=fact.times[begin + (disturbed[0] if disturbed else 0)],
     )
+
+
+def _begin(fact: MetricFact, since: datetime | None) -> int:
+    """Return the first sample of the incident: an alert comes minutes after what it tells of.
+
+    Without an alert it begins where the series changes its level. What lies before would only thin the trouble out.
+    """
+    if since is None:
+        change = change_point(fact.values)
+        return change.index if change is not None else 0
+    begin = next((place for place, at in enumerate(fact.times) if at >= since - _LEAD), len(fact.times))
+    return begin if len(fact.times) - begin >= _LEAST_DURING else 0
 
 
 def _bad(fact: MetricFact, value: float) -> float:
@@ -157,7 +175,7 @@ def _normal(fact: MetricFact, since: datetime | None) -> tuple[float, float] | N
         # Failures come in few samples, so that their median is often zero; a latency's mean follows its outliers.
         level = known.median if measure_of(fact.metric) is Measure.LATENCY else known.mean
         return _bad(fact, level), abs(_bad(fact, level + known.spread) - _bad(fact, level))
-    before = [value for at, value in zip(fact.times, fact.values, strict=True) if since is not None and at < since]
+    before = list(fact.values[: _begin(fact, since)]) if since is not None else []
     change = change_point(fact.values)
     if change is not None and change.index >= _LEAST_NORMAL:
         before = list(fact.values[: change.index])
@@ -205,7 +223,7 @@ def _is_failing(excess: float, expected: float) -> bool:
     return excess >= _LEAST_SIGMAS * sqrt(max(expected, 0.0) + 1) and expected + excess >= _LEAST_FACTOR * expected
 
 
-def _onset(fact: MetricFact, extra: Sequence[float]) -> datetime:
-    """Return the first time the excess was a good part of the most it ever was."""
+def _disturbed(extra: Sequence[float]) -> list[int]:
+    """Return the samples in which the excess is a good part of the most it ever is."""
     most = max(extra, default=0.0)
-    return next((at for at, value in zip(fact.times, extra, strict=True) if value >= most / 3), fact.times[0])
+    return [place for place, value in enumerate(extra) if value >= most / 3] if most > 0 else []
