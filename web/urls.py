@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from web.views import config, docs, investigations, runs, sign_in, threads
+from web.views import config, docs, evaluations, investigations, runs, sign_in, threads
 
 app_name = "web"
 
@@ -24,5 +24,6 @@ urlpatterns = [
     path("app/runs", runs.runs, name="runs"),
     path("app/config", config.config, name="config"),
     path("app/config/<slug:slug>", config.config_node, name="config_node"),
+    path("app/evaluations", evaluations.evaluations, name="evaluations"),
     path("api/docs", docs.api_docs, name="api_docs"),
 ]

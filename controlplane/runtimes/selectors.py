@@ -1,12 +1,36 @@
-"""Reads about runtimes."""
+"""Reads about runtimes: which integrations a node has, how the runtimes did when they were measured."""
 
 from collections.abc import Sequence
 
-from controlplane.core.actor import Actor
-from controlplane.core.errors import PermissionDenied
-from controlplane.runtimes.models import Evaluation
+from django.db.models import OuterRef, Subquery
 
-_LOOKED_AT = 200
+from controlplane.configs.selectors import config_effective_for
+from controlplane.core.actor import Actor
+from controlplane.core.errors import NotFound, PermissionDenied
+from controlplane.orgs.models import Node
+from controlplane.runtimes.models import Evaluation
+from controlplane.runtimes.sources.live.endpoint import Integration, integrations_in
+
+
+def integrations_list(*, actor: Actor, node: Node) -> Sequence[Integration]:
+    """Return the integrations of the node's effective configuration, by id.
+
+    Raises:
+        NotFound, PermissionDenied: the actor may not read the node's configuration.
+    """
+    return integrations_in(config_effective_for(actor=actor, node_id=node.pk).document)
+
+
+def integration_get(*, actor: Actor, node: Node, name: str) -> Integration:
+    """Return one integration by its id; see :func:`integrations_list`.
+
+    Raises:
+        NotFound: ``unknown_integration``.
+    """
+    found = next((one for one in integrations_list(actor=actor, node=node) if one.name == name), None)
+    if found is None:
+        raise NotFound("The node's configuration has no such integration.", code="unknown_integration")
+    return found
 
 
 def evaluations_latest(actor: Actor) -> Sequence[Evaluation]:
@@ -19,7 +43,6 @@ def evaluations_latest(actor: Actor) -> Sequence[Evaluation]:
     """
     if not actor.is_person:
         raise PermissionDenied("Sign in to see how the runtimes were measured.")
-    newest: dict[tuple[str, str], Evaluation] = {}
-    for evaluation in Evaluation.objects.order_by("-created_at", "-id")[:_LOOKED_AT]:
-        newest.setdefault((evaluation.suite, evaluation.runtime), evaluation)
-    return sorted(newest.values(), key=lambda evaluation: (evaluation.suite, evaluation.runtime))
+    same = Evaluation.objects.filter(suite=OuterRef("suite"), runtime=OuterRef("runtime"))
+    newest = same.order_by("-created_at", "-id").values("pk")[:1]
+    return list(Evaluation.objects.filter(pk=Subquery(newest)).order_by("suite", "runtime"))

@@ -10,6 +10,7 @@ from controlplane.runtimes.builtin.analysis.changepoints import (
     concordance,
     deviation,
     noise,
+    ramp_start,
     trend,
 )
 from tests.support.evidence import flat, ramp, step
@@ -116,3 +117,18 @@ def test_concordance__with_itself_scaled__is_complete(values: list[int], factor:
 
 def test_concordance__unrelated__is_small() -> None:
     assert abs(concordance(step(1, 5), flat(3))) < 0.3
+
+
+def test_ramp_start__runs_one_way__where_it_leaves_its_first_value_and_which_way() -> None:
+    assert ramp_start(ramp(10, 90)) == (1, 1)
+    assert ramp_start(ramp(90, 10, begin=5)) == (6, -1)
+
+
+@pytest.mark.parametrize("values", [[], [1, 2, 3, 4], flat(7), step(1, 9), [5.0] * 20])
+def test_ramp_start__short_level_or_step__is_none(values: list[float]) -> None:
+    assert ramp_start(values) is None
+
+
+@given(values=SAMPLES, factor=FACTOR, shift=SHIFT)
+def test_ramp_start__scaled_and_shifted__is_the_same(values: list[float], factor: float, shift: int) -> None:
+    assert ramp_start([factor * value + shift for value in values]) == ramp_start(values)

@@ -39,6 +39,11 @@ def read(name: str, value: Any) -> list[Any]:
         ({"pod_name": "a", "logs": "x"}, "eks_pod_logs"),
         ({"logs": [log(1, "x")]}, "datadog_logs"),
         ({"monitors": [{"name": "a", "overall_state": "OK"}]}, "datadog_monitors"),
+        ({"services": [{"name": "a"}]}, "service_catalogue"),
+        ({"incidents": [{"id": "a"}]}, "incident_list"),
+        ({"log_files": [{"object": "a", "text": "x"}]}, "text_logs"),
+        ({"times": [], "columns": []}, "metric_table"),
+        ({"calls": []}, "call_graph"),
     ],
 )
 def test_format_of__shape__decides_whatever_the_name(value: dict[str, Any], expected: str) -> None:
@@ -264,6 +269,16 @@ BROKEN: list[Callable[[Any], dict[str, Any]]] = [
     lambda item: {"logs": [{"message": item, "tags": item, "timestamp": item, "attributes": item}]},
     lambda item: {"pod_name": item, "logs": item},
     lambda item: {"monitors": [{"name": "a", "overall_state": item, "tags": item}]},
+    lambda item: {"services": [{"name": "a", "status": item, "owner": item, "description": item}]},
+    lambda item: {"incidents": [{"id": "a", "title": "b", "status": item, "opened_at": item, "service": item}]},
+    lambda item: {"log_files": [{"object": item, "text": item}, item]},
+    lambda item: {"times": item, "columns": [{"object": "a", "metric": "b", "values": item}], "normal": item},
+    lambda item: {
+        "times": [1, 2, item],
+        "columns": [{"object": item, "metric": "b", "statistic": item, "unit": item, "values": [item] * 6}],
+        "normal": {"columns": [{"object": item, "metric": "b", "statistic": item, "values": [item] * 6}]},
+    },
+    lambda item: {"calls": [{"caller": item, "callee": item}, item]},
 ]
 
 

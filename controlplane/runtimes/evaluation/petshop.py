@@ -63,7 +63,7 @@ def suspects(run: CaseRun) -> list[str]:
     """Return the objects that a report holds responsible, most likely first."""
     blamed = [
         hypothesis.object
-        for hypothesis in run.report.hypotheses
+        for hypothesis in (run.report.hypotheses if run.report else ())
         if hypothesis.category is not Category.HEALTHY and hypothesis.confidence >= LEAST_CONFIDENCE
     ]
     return list(dict.fromkeys(blamed))

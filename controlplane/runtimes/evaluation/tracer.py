@@ -71,12 +71,13 @@ def _case(runtime: AgentRuntime, folder: Path) -> CaseResult:
         run = run_case(runtime, snapshot_from_folder(folder))
     except AppError as error:
         raise CaseError(f"{folder.name}: {error.detail}") from None
-    root = run.report.root_cause
+    report = run.report
+    root = report.root_cause if report else None
     reasons = list(_reasons(answer, run))
     wanted = _words(answer, "ruling_out_keywords")
-    whole = "\n".join(
-        [report_text(run.report), *(f"{item.hypothesis}: {item.reason}" for item in run.report.ruled_out)]
-    )
+    content = report_text(report) if report else ""
+    ruled_out = report.ruled_out if report else ()
+    whole = "\n".join([content, *(f"{item.hypothesis}: {item.reason}" for item in ruled_out)])
     return CaseResult(
         folder.name,
         passed=not reasons,
@@ -86,7 +87,7 @@ def _case(runtime: AgentRuntime, folder: Path) -> CaseResult:
         reasons=reasons,
         details={
             "object": root.object if root else "",
-            "characters": len(report_text(run.report)),
+            "characters": len(content),
             "calls": run.calls,
             "ruling_out": sum(said(word, whole) for word in wanted) / len(wanted) if wanted else None,
         },
@@ -95,9 +96,9 @@ def _case(runtime: AgentRuntime, folder: Path) -> CaseResult:
 
 def _reasons(answer: Mapping[str, Any], run: CaseRun) -> Iterator[str]:
     """Yield why a case fails."""
-    root = run.report.root_cause
-    if root is None:
-        yield "no root cause is stated"
+    root = run.report.root_cause if run.report else None
+    if run.report is None or root is None:
+        yield "no root cause is stated" if run.report else "the run ended without a report"
         return
     expected, content = text(answer.get("root_cause_category")), report_text(run.report)
     if root.category.value != expected:

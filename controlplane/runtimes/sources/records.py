@@ -1,10 +1,11 @@
 """What sources read, before a tool turns it into observations: the same few shapes whatever the vendor."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from statistics import fmean, median
+from statistics import median
 from typing import Any, Final
 
 from controlplane.runtimes.evidence import TimeRange
@@ -42,14 +43,17 @@ class Baseline:
 
 
 def baseline_of(values: Iterable[float]) -> Baseline | None:
-    """Return the baseline that samples of normal operation make; ``None`` for fewer than five."""
+    """Return the baseline that samples of normal operation make; ``None`` for fewer than five, or out of range."""
     ordered = sorted(values)
     if len(ordered) < _LEAST_NORMAL:
         return None
     middle = median(ordered)
     low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.01, 0.99))
     spread = _SIGMA * median(abs(value - middle) for value in ordered)
-    return Baseline(middle, fmean(min(max(value, low), high) for value in ordered), spread, low, high, len(ordered))
+    mean = sum(min(max(value, low), high) for value in ordered) / len(ordered)
+    if not all(map(math.isfinite, (middle, mean, spread))):
+        return None  # figures near the end of what a float holds
+    return Baseline(middle, mean, spread, low, high, len(ordered))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,13 +131,14 @@ class EvidenceTools:
     async def _list(self, _: NoArguments) -> ToolOutput:
         drafts: list[Draft] = []
         names: list[str] = []
-        for source in self._sources:
+        # At once, since each live source takes its time; and before the contexts, which know then what failed.
+        described = await asyncio.gather(*(source.describe() for source in self._sources))
+        for source, infos in zip(self._sources, described, strict=True):
             context = source.context()
             if context.get("alert"):
                 drafts.append(alert_draft(context["alert"]))
             if context.get("scenario"):
                 drafts.append(scenario_draft(context["scenario"]))
-            infos = await source.describe()
             names += [info.name for info in infos]
             drafts += [source_draft(info) for info in infos]
             drafts += [missing_draft(name, why) for name, why in context.get("missing", {}).items()]
@@ -192,8 +193,7 @@ class EvidenceTools:
     ) -> tuple[list[Any], tuple[str, ...]]:
         records: list[Any] = []
         read: list[str] = []
-        for source in self._sources:
-            found = await ask(source)(query)
+        for found in await asyncio.gather(*(ask(source)(query) for source in self._sources)):
             records += found.records
             read += found.read
         return records, tuple(dict.fromkeys(read))
@@ -210,8 +210,12 @@ def toolbox_for_snapshot(
         turn: the thread's runs counted from 1.
         limits: of the run; ``tool_output_bytes`` bounds each answer.
     """
-    source = RecordedSource(snapshot, alert=alert)
-    return Toolbox(EvidenceTools([source]).tools(), turn=turn, output_bytes=limits.tool_output_bytes)
+    return toolbox_for([RecordedSource(snapshot, alert=alert)], turn=turn, limits=limits)
+
+
+def toolbox_for(sources: Sequence[Source], *, turn: int, limits: Limits) -> Toolbox:
+    """Return the tools of one turn over some sources; arguments as :func:`toolbox_for_snapshot`."""
+    return Toolbox(EvidenceTools(sources).tools(), turn=turn, output_bytes=limits.tool_output_bytes)
 
 
 _PAGE_HINT: Final = "Narrow by object, text, source or time"

@@ -9,11 +9,12 @@ column B says that A calls B.
 """
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from controlplane.runtimes.sources.folders.files import (
@@ -31,6 +32,8 @@ NORMAL: Final = ("noissue", TABLE)
 _HEADER_ROWS: Final = 3
 _MOST_COLUMNS: Final = 2_000
 _MOST_ROWS: Final = 20_000
+_MOST_CELLS: Final = 2_000_000  # short rows count in full: each column holds a value, or a gap, for each row
+_MOST_CALLS: Final = 50_000
 _UP: Final = 2  # folders above, in which what belongs to the whole system is looked for
 
 
@@ -77,15 +80,16 @@ def parse_table(text: str) -> MetricTable:
     """Return the table in the text of a ``metrics.csv``.
 
     Raises:
-        UnreadableError: it is none, or larger than 2,000 columns or 20,000 rows.
+        UnreadableError: it is none, or larger than 2,000 columns, 20,000 rows or 2,000,000 cells.
     """
     rows = _rows(text)
     if len(rows) <= _HEADER_ROWS:
         raise UnreadableError("has no rows below its three header rows")
     keys = list(zip(*(row[1:] for row in rows[:_HEADER_ROWS]), strict=False))
     body = [row for row in rows[_HEADER_ROWS:] if row and _finite(row[0]) is not None]
-    if len(keys) > _MOST_COLUMNS or len(body) > _MOST_ROWS:
-        raise UnreadableError(f"is larger than {_MOST_COLUMNS:,} columns or {_MOST_ROWS:,} rows")
+    if len(keys) > _MOST_COLUMNS or len(body) > _MOST_ROWS or len(keys) * len(body) > _MOST_CELLS:
+        sizes = f"{_MOST_COLUMNS:,} columns, {_MOST_ROWS:,} rows or {_MOST_CELLS:,} cells"
+        raise UnreadableError(f"is larger than {sizes}")
     if not keys or not body:
         raise UnreadableError("has no column or no row that begins with a time")
     times = [_finite(row[0]) or 0.0 for row in body]
@@ -104,19 +108,23 @@ def parse_graph(text: str) -> list[dict[str, str]]:
     """Return the calls in the text of a ``graph.csv``, as ``{"caller", "callee"}``.
 
     Raises:
-        UnreadableError: it is no matrix, or larger than 2,000 columns.
+        UnreadableError: it is no matrix, or larger than 2,000 columns or 50,000 calls.
     """
     rows = _rows(text)
     names = rows[0][1:] if rows else []
     if not names or len(names) > _MOST_COLUMNS or len(rows) > _MOST_COLUMNS + 1:
         raise UnreadableError("is no adjacency matrix of at most 2,000 objects")
-    return [
+    calls = (
         {"caller": row[0], "callee": name}
         for row in rows[1:]
         if row and row[0]
         for name, cell in zip(names, row[1:], strict=False)
         if name and (_finite(cell) or 0.0) > 0
-    ]
+    )
+    found = list(islice(calls, _MOST_CALLS + 1))
+    if len(found) > _MOST_CALLS:
+        raise UnreadableError(f"has more than {_MOST_CALLS:,} calls")
+    return found
 
 
 def _take_graph(folder: Folder, text: str) -> None:
@@ -178,8 +186,10 @@ def _step(parent: int, name: str) -> int:
 
 
 def _rows(text: str) -> list[list[str]]:
+    if "\x00" in text:
+        raise UnreadableError("has a NUL character, which no text has")
     try:
-        return list(_limited(csv.reader(text.splitlines(), strict=True)))
+        return list(_limited(csv.reader(io.StringIO(text, newline=""), strict=True)))
     except csv.Error:
         raise UnreadableError("is not valid CSV") from None
 

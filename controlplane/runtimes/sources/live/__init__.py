@@ -1,0 +1,1 @@
+"""Live systems as sources: Prometheus, Alertmanager, Loki."""

@@ -1,0 +1,157 @@
+"""Loki as a source of log lines.
+
+Source: "Loki HTTP API", https://grafana.com/docs/loki/latest/reference/loki-http-api/.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+import orjson
+from typing_extensions import override
+
+from controlplane.core import clock
+from controlplane.runtimes.sources.formats.kubernetes import level_of
+from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text, whole
+from controlplane.runtimes.sources.live.endpoint import Endpoint
+from controlplane.runtimes.sources.live.http import JsonApi, SourceError
+from controlplane.runtimes.sources.live.matrix import version_in
+from controlplane.runtimes.sources.live.prometheus import data_of
+from controlplane.runtimes.sources.live.scope import OBJECT_LABELS, Window, quoted, scope_of, window_at
+from controlplane.runtimes.sources.live.source import TIME_S, LiveSource, Reading
+from controlplane.runtimes.sources.records import Level, LogLine
+
+MOST_LINES: Final = 1000
+_LINE_CHARS: Final = 4_000
+_MOST_VALUES: Final = 5_000
+_LOUD: Final = "(?i)error|warn|fatal|panic|exception"
+#: Labels that name what a line is about, the most telling first; the last are of agents that know only files.
+_OBJECT_LABELS: Final = (*OBJECT_LABELS[:3], "pod", "container", "deployment", *OBJECT_LABELS[3:], "host", "filename")
+_LEVEL_LABELS: Final = ("level", "detected_level", "severity", "severity_text")
+_LEVELS: Final = {
+    "trace": Level.DEBUG, "debug": Level.DEBUG, "info": Level.INFO, "notice": Level.INFO, "warn": Level.WARNING,
+    "warning": Level.WARNING, "error": Level.ERROR, "err": Level.ERROR, "critical": Level.ERROR, "crit": Level.ERROR,
+    "fatal": Level.ERROR, "panic": Level.ERROR, "emerg": Level.ERROR, "alert": Level.ERROR,
+}  # fmt: skip
+_LOGFMT_LEVEL: Final = re.compile(r'\b(?:level|lvl|severity)="?([a-zA-Z]+)')
+_MESSAGE_KEYS: Final = ("message", "msg", "log", "body", "event")
+
+
+class LokiSource(LiveSource):
+    """Lines of the alert's objects; where it names none that have logs, the loud lines of all streams."""
+
+    kinds: ClassVar[tuple[type, ...]] = (LogLine,)
+
+    def __init__(self, endpoint: Endpoint, *, alert: Mapping[str, Any] | None = None, time_s: float = TIME_S) -> None:
+        super().__init__(endpoint, time_s=time_s)
+        self._alert = alert
+
+    @override
+    async def collect(self, api: JsonApi, reading: Reading) -> None:
+        window = window_at(clock.now(), self._alert)
+        span = _span(window)
+        labels = [name for name in items(data_of(await api.get("/loki/api/v1/labels", span))) if isinstance(name, str)]
+        if not labels:
+            reading.problem("the server has no log streams of the time asked about")
+            return
+        values = await self._values(api, [name for name in self._naming() if name in labels], span)
+        selector, wanted = self._selector(labels, values)
+        query = selector if wanted else f"{selector} |~ `{_LOUD}`"
+        params = [("query", query), *span, ("limit", str(MOST_LINES)), ("direction", "backward")]
+        data = data_of(await api.get("/loki/api/v1/query_range", params))
+        lines = sorted(self._lines(data), key=lambda line: line.at or window.start)
+        reading.add(*lines)
+        if len(lines) >= MOST_LINES:
+            reading.problem(f"only the newest {MOST_LINES:,} lines were read, by {query[:300]}")
+        elif not wanted:
+            reading.problem("the alert names no object that has logs: lines of all streams that speak of errors")
+
+    def _naming(self) -> tuple[str, ...]:
+        own = self._endpoint.object_label
+        return (own, *_OBJECT_LABELS) if own else _OBJECT_LABELS
+
+    async def _values(self, api: JsonApi, labels: Sequence[str], span: list[tuple[str, str]]) -> dict[str, list[str]]:
+        async def values_of(label: str) -> list[str]:
+            data = data_of(await api.get(f"/loki/api/v1/label/{label}/values", span))
+            return [value for value in items(data)[:_MOST_VALUES] if isinstance(value, str)]
+
+        return dict(zip(labels, await asyncio.gather(*(values_of(label) for label in labels)), strict=True))
+
+    def _selector(self, labels: Sequence[str], values: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
+        """Return a stream selector, and whether it is of the alert's objects; others need a filter of lines."""
+        scope = scope_of(self._alert, object_label=self._endpoint.object_label)
+        for label, there in values.items():
+            fitting = [value for value in there if scope.names(value)]
+            if fitting:
+                within = scope.labels.get("namespace", "")
+                space = f', namespace="{quoted(within)}"' if within and "namespace" in labels else ""
+                listed = quoted("|".join(re.escape(value) for value in fitting[:20]))
+                return f'{{{label}=~"{listed}"{space}}}', True
+        name = next((name for name in self._naming() if name in labels), labels[0])
+        return f'{{{name}=~".+"}}', False
+
+    def _lines(self, data: Any) -> Iterator[LogLine]:
+        for stream in objects(mapping(data).get("result")):
+            labels = {str(name): text(value) for name, value in mapping(stream.get("stream")).items()}
+            about = next((labels[name] for name in self._naming() if labels.get(name)), "")
+            stated = next((_LEVELS[labels[name].lower()] for name in _LEVEL_LABELS if _known(labels, name)), None)
+            for entry in items(stream.get("values")):
+                if isinstance(entry, list) and len(entry) >= 2 and isinstance(entry[1], str) and entry[1].strip():
+                    message, level = _read(entry[1][:_LINE_CHARS], stated)
+                    yield LogLine(self.name, about, message, _at(entry[0]), level)
+
+
+def _known(labels: Mapping[str, str], name: str) -> bool:
+    return labels.get(name, "").lower() in _LEVELS
+
+
+def _read(line: str, stated: Level | None) -> tuple[str, Level]:
+    """Return a line's message and level: from its JSON or logfmt where it is one, else the stream's, else its words."""
+    line = line.strip()
+    said = ""
+    if line.startswith("{"):
+        try:
+            entry = mapping(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            entry = {}
+        said = next((text(entry.get(key)) for key in _LEVEL_LABELS if text(entry.get(key))), "")
+        message = next((text(entry.get(key)) for key in _MESSAGE_KEYS if text(entry.get(key))), "")
+        error = text(entry.get("error")) or text(entry.get("err"))
+        line = f"{message}: {error}" if message and error else message or line
+    elif match := _LOGFMT_LEVEL.search(line[:500]):
+        said = match.group(1)
+    return line, _LEVELS.get(said.lower()) or stated or level_of(line)
+
+
+def _at(nanoseconds: Any) -> datetime | None:
+    moment = whole(nanoseconds)
+    try:
+        return datetime.fromtimestamp(moment / 1e9, UTC) if moment > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _span(window: Window) -> list[tuple[str, str]]:
+    """Return the window as Loki takes it (Unix nanoseconds)."""
+    return [
+        ("start", str(int(window.start.timestamp() * 1e6) * 1000)),
+        ("end", str(int(window.end.timestamp() * 1e6) * 1000)),
+    ]
+
+
+async def loki_version(api: JsonApi) -> str:
+    """Return the server's version, ``""`` where it does not say; used to test a connection.
+
+    Raises:
+        SourceError: the server does not answer as a Loki does.
+    """
+    version = ""
+    try:
+        version = version_in(await api.get("/loki/api/v1/status/buildinfo"))
+    except SourceError as error:
+        if error.code not in ("not_found", "http_error", "not_permitted"):
+            raise
+    data_of(await api.get("/loki/api/v1/labels"))
+    return version

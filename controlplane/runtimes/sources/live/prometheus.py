@@ -1,0 +1,302 @@
+"""A Prometheus (or anything with its HTTP API: Thanos, Mimir, VictoriaMetrics) as a source of metrics.
+
+Source: "HTTP API", https://prometheus.io/docs/prometheus/latest/querying/api/.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final, TypeVar
+
+from typing_extensions import override
+
+from controlplane.core import clock
+from controlplane.runtimes.builtin.analysis.alert import read_alert
+from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text
+from controlplane.runtimes.sources.live.cluster import cluster_states, state_queries
+from controlplane.runtimes.sources.live.endpoint import Endpoint
+from controlplane.runtimes.sources.live.http import JsonApi, SourceError
+from controlplane.runtimes.sources.live.matrix import (
+    Key,
+    Sampled,
+    as_series,
+    chosen,
+    read_matrix,
+    scalar_of,
+    vector_of,
+    version_in,
+)
+from controlplane.runtimes.sources.live.monitors import monitor_state
+from controlplane.runtimes.sources.live.plan import Catalogue, planned
+from controlplane.runtimes.sources.live.promql import Expression, RequestFamily, duration
+from controlplane.runtimes.sources.live.scope import Scope, Window, scope_of, scope_of_words, window_at
+from controlplane.runtimes.sources.live.source import TIME_S, LiveSource, Reading
+from controlplane.runtimes.sources.records import Baseline, Link, Series, State, baseline_of
+
+MOST_QUERIES: Final = 40
+MOST_SKEW: Final = timedelta(seconds=60)
+_DAY: Final = timedelta(days=1)
+_DAY_STEP_S: Final = 900
+_SERIES_LIMIT: Final = 500  # of one answer, for servers that know the parameter
+_RATE_LEAST_S, _RATE_MOST_S = 60, 600
+_ASKING_SHARE: Final = 0.6  # of the source's time until the queries of the window must have been answered
+_CLASSIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_NAMING: Final = ("service", "app", "job")
+_LINKS: Final = {
+    "traces_service_graph_request_total": ("client", "server"),
+    "istio_requests_total": ("source_workload", "destination_workload"),
+}
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One collection: the API, what it brings, what it is about, and how many queries are left."""
+
+    api: JsonApi
+    reading: Reading
+    window: Window
+    scope: Scope
+    queries: int = MOST_QUERIES
+
+    async def query(self, expression: str) -> Any:
+        """Return the data of an instant query at the end of the window.
+
+        Raises:
+            SourceError: the query failed, or none are left.
+        """
+        self._count()
+        at = f"{self.window.end.timestamp():.3f}"
+        return self._data(await self.api.get("/api/v1/query", [("query", expression), ("time", at)]))
+
+    async def query_range(self, expression: str, window: Window) -> Any:
+        """Return the data of a range query; see :meth:`query`."""
+        self._count()
+        params = [("query", expression), *window.params(), ("step", str(window.step_s)), ("limit", str(_SERIES_LIMIT))]
+        return self._data(await self.api.get("/api/v1/query_range", params))
+
+    def _data(self, body: Any) -> Any:
+        for warning in items(mapping(body).get("warnings")):
+            self.reading.problem(f"the server warns: {self.api.clean(text(warning))}")
+        return data_of(body)
+
+    def _count(self) -> None:
+        if self.queries <= 0:
+            raise SourceError("budget", f"query not asked: at most {MOST_QUERIES} are asked in a turn")
+        self.queries -= 1
+
+    async def optional(self, wanted: Awaitable[T], default: T) -> T:
+        """Return what is wanted, or ``default`` with a problem noted when it fails."""
+        try:
+            return await wanted
+        except SourceError as error:
+            self.reading.problem(str(error))
+            return default
+
+
+def data_of(body: Any) -> Any:
+    """Return the ``data`` of an answer, whose ``status`` says that it succeeded.
+
+    Raises:
+        SourceError: ``not_json``: the answer has another form.
+    """
+    if mapping(body).get("status") != "success" or "data" not in body:
+        raise SourceError("not_json", "The server's answers have another form than this API's.")
+    return body["data"]
+
+
+class PrometheusSource(LiveSource):
+    """Metrics around an alert, firing alerts, the cluster's state and calls between services.
+
+    Args:
+        endpoint: where it is asked.
+        alert: of the run; decides what is asked first, and about which time.
+        words: of the question; objects that they name are asked about first.
+        time_s: seconds for everything.
+    """
+
+    kinds: ClassVar[tuple[type, ...]] = (Series, State)
+
+    def __init__(
+        self, endpoint: Endpoint, *, alert: Mapping[str, Any] | None = None, words: str = "", time_s: float = TIME_S
+    ) -> None:
+        super().__init__(endpoint, time_s=time_s)
+        self._alert = alert
+        self._words = words
+
+    @override
+    async def collect(self, api: JsonApi, reading: Reading) -> None:
+        now = await self._now(api, reading)
+        scope = scope_of(self._alert, object_label=self._endpoint.object_label)
+        turn = _Turn(api, reading, window_at(now, self._alert), scope)
+        await turn.optional(self._read_alerts(turn), None)
+        catalogue = await self._catalogue(turn)
+        names = catalogue.names[""]
+        if not names:
+            reading.problem("the server has no series of the time asked about")
+            return
+        await asyncio.gather(self._read_states(turn, names), self._read_links(turn, names))
+        await self._read_series(turn, catalogue)
+
+    async def _now(self, api: JsonApi, reading: Reading) -> datetime:
+        """Return the present by the server's clock where it differs from ours, since its samples bear its times."""
+        reply = await api.reply("/api/v1/query", [("query", "time()")])
+        stated = scalar_of(data_of(reply.body))
+        ours = clock.now()
+        theirs = datetime.fromtimestamp(stated, UTC) if stated else reply.date or ours
+        skew = theirs - ours + timedelta(seconds=reply.seconds / 2)
+        if abs(skew) <= MOST_SKEW:
+            return ours
+        ahead = "ahead of" if skew > timedelta() else "behind"
+        reading.problem(f"the server's clock is {abs(skew).total_seconds():,.0f} s {ahead} ours; its time is used")
+        return theirs
+
+    async def _read_alerts(self, turn: _Turn) -> None:
+        data = data_of(await turn.api.get("/api/v1/alerts"))
+        for alert in objects(mapping(data).get("alerts")):
+            labels, notes = mapping(alert.get("labels")), mapping(alert.get("annotations"))
+            status = text(alert.get("state"), "firing")
+            state = monitor_state(self.name, labels, notes, state=status, since=alert.get("activeAt"))
+            if state is not None:
+                turn.reading.add(state)
+
+    async def _catalogue(self, turn: _Turn) -> Catalogue:
+        """Return what the server has; objects that the question names come into the turn's scope first."""
+        everything, kinds, rate_s = await asyncio.gather(
+            self._names(turn, ""), turn.optional(_metadata(turn.api), {}), turn.optional(_rate_window(turn), 300)
+        )
+        turn.scope = turn.scope.after(await self._scope_of_words(turn))
+        found = await asyncio.gather(
+            *(turn.optional(self._names(turn, one), frozenset()) for one in turn.scope.selectors)
+        )
+        names = {"": everything} | dict(zip(turn.scope.selectors, found, strict=True))
+        types = {name: kind for name, (kind, _) in kinds.items()}
+        units = {name: unit for name, (_, unit) in kinds.items()}
+        return Catalogue(names, types, units, self._endpoint.object_label, rate_s)
+
+    async def _names(self, turn: _Turn, selector: str) -> frozenset[str]:
+        match = [("match[]", f"{{{selector}}}")] if selector else []
+        data = data_of(await turn.api.get("/api/v1/label/__name__/values", [*match, *turn.window.params()]))
+        names = [name for name in items(data) if isinstance(name, str)]
+        classic = frozenset(name for name in names if _CLASSIC_NAME.fullmatch(name))
+        if not selector and len(classic) < len(names):
+            problem = f"{len(names) - len(classic):,} families left out whose names PromQL has to quote"
+            turn.reading.problem(problem)
+        return classic
+
+    async def _scope_of_words(self, turn: _Turn) -> Scope:
+        view = read_alert(self._alert)
+        said = view.words if view is not None and not turn.scope.selectors else ""
+        if not (self._words or said).strip():
+            return Scope({}, (), ())
+        values = await asyncio.gather(*(self._values(turn, label) for label in _NAMING))
+        return scope_of_words(f"{self._words} {said}", dict(zip(_NAMING, values, strict=True)))
+
+    async def _values(self, turn: _Turn, label: str) -> Sequence[str]:
+        wanted = turn.api.get(f"/api/v1/label/{label}/values", turn.window.params())
+        data = mapping(await turn.optional(wanted, {})).get("data")
+        return [value for value in items(data) if isinstance(value, str)]
+
+    async def _read_states(self, turn: _Turn, names: frozenset[str]) -> None:
+        wanted = [turn.optional(turn.query(one), None) for one in state_queries(names, turn.scope)]
+        samples = [sample for data in await asyncio.gather(*wanted) for sample in vector_of(data)]
+        turn.reading.add(*cluster_states(self.name, samples, turn.scope))
+
+    async def _read_links(self, turn: _Turn, names: frozenset[str]) -> None:
+        for family, (caller, callee) in _LINKS.items():
+            if family not in names:
+                continue
+            span = duration(max(round(turn.window.seconds), 60))
+            expression = f"sum by ({caller}, {callee}) (increase({family}[{span}])) > 0"
+            for labels, _ in vector_of(await turn.optional(turn.query(expression), None)):
+                one, other = labels.get(caller, ""), labels.get(callee, "")
+                if one and other and one != other and "unknown" not in (one, other):
+                    turn.reading.add(Link(self.name, one, other))
+
+    async def _read_series(self, turn: _Turn, catalogue: Catalogue) -> None:
+        families = catalogue.request_families()
+        labels = await asyncio.gather(*(turn.optional(self._labels(turn, *one), ()) for one in families))
+        requests = [(selector, family, found) for (selector, family), found in zip(families, labels, strict=True)]
+        expressions, left_out = planned(catalogue, requests)
+        if left_out:
+            turn.reading.problem(
+                f"{left_out} further expressions were not asked, at most {MOST_QUERIES} queries a turn"
+            )
+        answers = await self._asked(turn, [self._range(turn, one) for one in expressions])
+        kept = await asyncio.to_thread(chosen, [answer for answer in answers if answer], turn.scope, turn.reading)
+        turn.reading.add(*as_series(self.name, kept, {}))  # kept if the time runs out with the baselines
+        baselines = await self._baselines(turn, kept)
+        turn.reading.records[Series] = list(as_series(self.name, kept, baselines))
+
+    async def _labels(self, turn: _Turn, selector: str, family: RequestFamily) -> Sequence[str]:
+        match = f"{family.counter or family.histogram}{{{selector}}}"
+        data = data_of(await turn.api.get("/api/v1/labels", [("match[]", match), *turn.window.params()]))
+        return [label for label in items(data) if isinstance(label, str)]
+
+    async def _range(self, turn: _Turn, expression: Expression) -> list[Sampled]:
+        data = await turn.query_range(expression.query, turn.window)
+        return await asyncio.to_thread(read_matrix, data, expression, turn.window, turn.reading)
+
+    async def _asked(
+        self, turn: _Turn, wanted: Sequence[Coroutine[Any, Any, list[Sampled]]]
+    ) -> list[list[Sampled] | None]:
+        """Return the answers that come within the queries' share of the time; ``None`` for each other."""
+        tasks = [asyncio.ensure_future(turn.optional(one, [])) for one in wanted]
+        if not tasks:
+            return []
+        try:
+            _, late = await asyncio.wait(tasks, timeout=_ASKING_SHARE * self._time_s)
+            if late:
+                turn.reading.problem("query was not answered in time", len(late))
+            return [task.result() if task not in late else None for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _baselines(self, turn: _Turn, kept: Sequence[Sampled]) -> dict[Key, Baseline]:
+        """Return how each series ran the day before the window, as far as queries are left."""
+        day = Window(turn.window.start - _DAY, turn.window.start, _DAY_STEP_S)
+        expressions = list({one.expression.query: one.expression for one in kept}.values())
+
+        async def past(expression: Expression) -> list[Sampled]:
+            data = await turn.query_range(expression.query, day)
+            return await asyncio.to_thread(read_matrix, data, expression, day, None)
+
+        answers = await asyncio.gather(*(turn.optional(past(one), []) for one in expressions))
+        wanted = {one.key for one in kept}
+        found = {one.key: baseline_of(one.values) for answer in answers for one in answer if one.key in wanted}
+        return {key: baseline for key, baseline in found.items() if baseline is not None}
+
+
+async def _metadata(api: JsonApi) -> Mapping[str, tuple[str, str]]:
+    """Return type and unit of families, as exporters describe them."""
+    data = data_of(await api.get("/api/v1/metadata", [("limit_per_metric", "1")]))
+    first = {name: next(objects(entries), {}) for name, entries in mapping(data).items()}
+    return {name: (text(entry.get("type")), text(entry.get("unit"))) for name, entry in first.items()}
+
+
+async def _rate_window(turn: _Turn) -> int:
+    """Return over how many seconds rates are taken: four scrapes of the usual target, told from how often it is up."""
+    found = vector_of(await turn.query("quantile(0.5, count_over_time(up[10m]))"))
+    samples = found[0][1] if found else 0.0
+    if samples < 1:
+        return 300
+    wanted = max(4 * 600 / samples, turn.window.step_s, _RATE_LEAST_S)
+    return min(-(-round(wanted) // 60) * 60, _RATE_MOST_S)
+
+
+async def prometheus_version(api: JsonApi) -> str:
+    """Return the server's version, ``""`` where it does not say; used to test a connection.
+
+    Raises:
+        SourceError: the server does not answer as a Prometheus does.
+    """
+    try:
+        return version_in(data_of(await api.get("/api/v1/status/buildinfo")))
+    except SourceError as error:
+        if error.code not in ("not_found", "http_error", "not_permitted"):
+            raise
+    data_of(await api.get("/api/v1/query", [("query", "time()")]))  # Thanos and others build without build information
+    return ""
