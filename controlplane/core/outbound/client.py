@@ -141,6 +141,15 @@ class _Request:
     content: bytes | None
 
 
+def host_of(url: str) -> str:
+    """Return the host that :class:`OutboundClient` would ask for ``url``, in ASCII; empty where it would ask nobody."""
+    try:
+        _checked_host(url)
+    except OutboundError:
+        return ""
+    return _parsed(url).raw_host.decode("ascii", "replace").lower()
+
+
 def _checked_host(url: str) -> str:
     parsed = _parsed(url)
     if parsed.scheme not in {"http", "https"}:

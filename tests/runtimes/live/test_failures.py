@@ -23,7 +23,7 @@ from controlplane.runtimes.sources.live.prometheus import PrometheusSource
 from controlplane.runtimes.sources.live.source import LiveSource, Reading
 from controlplane.runtimes.sources.records import Series
 from tests.runtimes.live.peer import Asked, Peer, PrometheusStub, Raw, answer, failure, serving, success
-from tests.runtimes.live.support import EVERYTHING, SECRET, alert, evidence, info_of, source
+from tests.runtimes.live.support import EVERYTHING, SECRET, alert, evidence, info_of, resolved, source, unresolved
 
 HTML = b"<!DOCTYPE html><html><body><form>Sign in to your account</form></body></html>"
 KINDS = ("prometheus", "alertmanager", "loki")
@@ -202,9 +202,9 @@ async def test_credentials__echoed_by_the_server__never_in_a_message_or_log(
 )
 async def test_credentials__not_resolvable__nothing_is_sent_and_it_is_said(peer: Peer, entry: dict[str, Any]) -> None:
     entry = {**entry, "url": entry["url"].replace("URL", peer.url)}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
 
-    assert await missing_of(made) == "was not asked: credential not resolvable yet"
+    assert await missing_of(made) == "was not asked: the credential OPENSRE_CRED_MON is not granted here"
     assert peer.asked == []
 
 
@@ -237,7 +237,7 @@ async def test_url__with_a_path__is_kept(peer: Peer) -> None:
     ],
 )
 async def test_live_sources__entry_no_write_accepts_or_nothing_to_read__is_no_crash(entry: Any) -> None:
-    for made in live_sources({"integrations": {"mon": entry}}, alert=None):
+    for made in live_sources({"integrations": {"mon": entry}}, alert=None, resolve=resolved):
         assert (await info_of(made)).counts == {}
         assert made.context()["missing"]
-    assert live_sources({"integrations": entry}, alert=None) == []
+    assert live_sources({"integrations": entry}, alert=None, resolve=resolved) == []
