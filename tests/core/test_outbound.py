@@ -269,4 +269,4 @@ def test_policy_from_settings__local_mode__loopback_alone(settings: Any) -> None
 
 
 def test_outbound_error__every_code__has_words() -> None:
-    assert all(str(OutboundError(code, "h")).endswith("(host h)") for code in CODES)
+    assert all(str(OutboundError(code, "h")).endswith(" (host h).") for code in CODES)

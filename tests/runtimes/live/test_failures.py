@@ -83,7 +83,7 @@ async def test_source__nobody_listens__says_that_it_cannot_be_reached(kind: str)
         probe.bind(("127.0.0.1", 0))
         said = await missing_of(source(f"http://127.0.0.1:{probe.getsockname()[1]}", kind))
 
-    assert said == "could not be read: The server cannot be reached. (host 127.0.0.1)"
+    assert said == "could not be read: The server cannot be reached (host 127.0.0.1)."
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -105,7 +105,7 @@ def _chosen(metrics: Sequence[MetricFact], trouble: Trouble, statistic: str) -> 
             continue
         if measure is Measure.AVAILABILITY and not _is_share(fact):
             continue
-        named = fact.statistic.lower()
+        named = fact.statistic.lower().partition(",")[0]  # what follows tells series of one object apart
         rank = (not statistic or named != statistic, named not in _MEANS, _MEASURES[trouble].index(measure))
         if fact.object not in ranked or rank < ranked[fact.object][0]:
             ranked[fact.object] = rank, fact
