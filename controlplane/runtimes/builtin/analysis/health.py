@@ -14,6 +14,8 @@ from controlplane.runtimes.report import Category, Claim
 from controlplane.runtimes.sources.figures import clock
 from controlplane.runtimes.sources.formats.parts import text
 
+#: Where calls are known, whether such trouble elsewhere matters here has been judged by following them.
+_OF_REQUESTS: Final = frozenset({SignKind.LATENCY_UP, SignKind.ERRORS_UP, SignKind.TRAFFIC_DOWN})
 _SHOWN: Final = (
     Measure.CONNECTIONS,
     Measure.CPU,
@@ -60,7 +62,12 @@ def healthy_candidate(case: Case) -> Candidate | None:
 
 def open_symptoms(case: Case) -> list[Sign]:
     """Return the present symptoms strong enough that calling the system healthy would be wrong."""
-    return [sign for sign in case.signs.of(*SYMPTOMS, current=True) if sign.strength >= 0.35]
+    return [
+        sign
+        for sign in case.signs.of(*SYMPTOMS, current=True)
+        if sign.strength >= 0.35
+        and not (case.facts.calls and sign.kind in _OF_REQUESTS and not case.in_focus(sign.object))
+    ]
 
 
 def _mechanism(torn: bool, recovered: list[Pod], past: list[Sign], firing: bool) -> str:

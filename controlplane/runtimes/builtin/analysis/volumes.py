@@ -5,6 +5,7 @@ every deviation is weighted by traffic. Volumes of caller and callee are then in
 against each other.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,6 +34,9 @@ _MOST_SHARE: Final = 1.001  # of requests that succeed: a little more is roundin
 _DEVICES: Final = frozenset({"read", "write", "disk", "io", "volume", "commit", "fsync", "network", "interface"})
 _LEAD: Final = timedelta(minutes=15)
 _LEAST_DURING: Final = 2
+_LEAST_FAILING: Final = 0.01
+_SHARE_UNITS: Final = frozenset({"percent", "%", "percentage", "ratio"})
+_SHARE_WORDS: Final = frozenset({"rate", "ratio", "share", "percent", "percentage", "fraction"})
 _MEANS: Final = frozenset({"average", "avg", "mean"})
 
 
@@ -131,7 +135,6 @@ def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since:
     bad = [_bad(fact, value) for value in fact.values[begin:]]
     extra = [share * (value - usual) for share, value in zip(weights, bad, strict=True)]
     excess, expected = sum(_without_spike(extra)), usual * weight
-    slow = measure_of(fact.metric) is Measure.LATENCY
     disturbed = _disturbed(extra)
     carried = sum(weights[place] for place in disturbed)
     return Volume(
@@ -141,7 +144,7 @@ def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since:
         total=max(expected + excess, 0.0),
         usual=usual,
         level=sum(weights[place] * bad[place] for place in disturbed) / carried if carried > 0 else usual,
-        significant=_is_slow(excess / weight, usual, spread) if slow else _is_failing(excess, expected),
+        significant=_is_significant(fact, traffic, excess, expected, weight, spread),
         is_new=is_new,
         onset=fact.times[begin + (disturbed[0] if disturbed else 0)],
     )
@@ -164,8 +167,17 @@ def _bad(fact: MetricFact, value: float) -> float:
     measure, unit = measure_of(fact.metric), fact.unit.lower()
     if measure is Measure.LATENCY:
         return value * _SCALES.get(unit, 1.0)
-    share = value / 100 if unit in ("percent", "%") else value
+    in_percent = unit in ("percent", "%", "percentage") or "percent" in name_words(fact.metric)
+    share = value / 100 if in_percent else value
     return 1.0 - share if measure is Measure.AVAILABILITY else share
+
+
+def is_count(fact: MetricFact) -> bool:
+    """Return whether a metric of failures counts them, rather than being their share of the requests."""
+    if measure_of(fact.metric) is not Measure.ERRORS or fact.unit.lower() in _SHARE_UNITS:
+        return False
+    named = not _SHARE_WORDS.isdisjoint(name_words(fact.metric))
+    return not (named and not fact.unit and 0.0 <= _bad(fact, fact.low) <= _bad(fact, fact.high) <= 1.0)
 
 
 def _normal(fact: MetricFact, since: datetime | None) -> tuple[float, float] | None:
@@ -187,14 +199,21 @@ def _normal(fact: MetricFact, since: datetime | None) -> tuple[float, float] | N
 
 def _weights(fact: MetricFact, traffic: MetricFact | None) -> list[float]:
     """Return the requests behind each sample; 1 each where no traffic is known or failures are counted already."""
-    unit = fact.unit.lower()
-    counted = measure_of(fact.metric) is Measure.ERRORS and unit not in ("percent", "%", "ratio")
+    counted = is_count(fact)
     if traffic is None or counted:
-        step = _step_s(fact) if counted and _per_second(unit) else 1.0
+        step = _step_s(fact) if counted and _per_second(fact.unit.lower()) else 1.0
         return [step] * len(fact.values)
-    requests = dict(zip(traffic.times, traffic.values, strict=True))
-    step = _step_s(traffic) if _per_second(traffic.unit.lower()) else 1.0
-    return [max(requests.get(at, 0.0), 0.0) * step for at in fact.times]
+    # What the traffic counts is per second or per sample of its own; what is wanted is per sample of the metric.
+    scale = _step_s(fact) if _per_second(traffic.unit.lower()) else _step_s(fact) / _step_s(traffic)
+    return [max(_nearest(traffic, at), 0.0) * scale for at in fact.times]
+
+
+def _nearest(fact: MetricFact, at: datetime) -> float:
+    """Return the sample nearest to a time, 0 where none is within a step of it."""
+    place = bisect_left(fact.times, at)
+    near = [index for index in (place - 1, place) if 0 <= index < len(fact.times)]
+    best = min(near, key=lambda index: abs(fact.times[index] - at))
+    return fact.values[best] if abs(fact.times[best] - at).total_seconds() <= _step_s(fact) else 0.0
 
 
 def _per_second(unit: str) -> bool:
@@ -213,6 +232,18 @@ def _without_spike(extra: Sequence[float]) -> list[float]:
         return list(extra)
     most = max(_SPIKE * sorted(extra)[-2], 0.0)
     return [min(value, most) for value in extra]
+
+
+def _is_significant(
+    fact: MetricFact, traffic: MetricFact | None, excess: float, expected: float, weight: float, spread: float
+) -> bool:
+    if measure_of(fact.metric) is Measure.LATENCY:
+        return _is_slow(excess / weight, expected / weight, spread)
+    if traffic is None and not is_count(fact):
+        # Of how many requests it is a share, nobody knows: it is judged like a level, and a hundredth is the least.
+        enough = max(_LEAST_DEVIATION * spread, _LEAST_FAILING)
+        return excess / weight >= enough and expected + excess >= _LEAST_FACTOR * expected
+    return _is_failing(excess, expected)
 
 
 def _is_slow(excess: float, usual: float, spread: float) -> bool:
