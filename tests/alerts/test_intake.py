@@ -22,7 +22,7 @@ from controlplane.investigations.lifecycle import run_claim
 from controlplane.investigations.models import Message, Run, Thread
 from controlplane.investigations.services import message_post
 from controlplane.investigations.turns import RunControl
-from controlplane.runtimes.builtin.analysis.alert import read_alert
+from controlplane.runtimes.signals.alert import read_alert
 from tests.alerts.support import (
     active_runs,
     alert,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.runtimes.builtin.analysis.changepoints import (
+from controlplane.runtimes.signals.changepoints import (
     change_point,
     concordance,
     deviation,

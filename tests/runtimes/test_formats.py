@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.runtimes.loose_json import leading_time, moment, number
 from controlplane.runtimes.sources.formats import FORMATS, format_of
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import leading_time, moment, number
 from controlplane.runtimes.sources.records import Happening, Level, LogLine, Record, Series, Skipped, State
 from tests.support.evidence import at, cloudwatch, deployment, insights, kube_event, log, metric, node, pod, rds_events
 

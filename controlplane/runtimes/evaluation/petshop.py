@@ -15,10 +15,10 @@ from controlplane.core.strict_json import parse_json
 from controlplane.runtimes.evaluation.results import CaseResult, SuiteResult
 from controlplane.runtimes.evaluation.running import CaseError, CaseRun, run_case
 from controlplane.runtimes.interface import AgentRuntime
+from controlplane.runtimes.loose_json import mapping, text
 from controlplane.runtimes.report import Category
 from controlplane.runtimes.sources.folders.files import UnreadableError
 from controlplane.runtimes.sources.folders.metric_tables import GRAPH, NORMAL, MetricTable, parse_graph, parse_table
-from controlplane.runtimes.sources.formats.parts import mapping, text
 from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_from_folder
 
 ANSWER: Final = "answer.json"

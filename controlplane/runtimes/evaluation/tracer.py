@@ -16,8 +16,8 @@ from controlplane.core.errors import AppError
 from controlplane.runtimes.evaluation.results import CaseResult, SuiteResult
 from controlplane.runtimes.evaluation.running import CaseError, CaseRun, run_case
 from controlplane.runtimes.interface import AgentRuntime
+from controlplane.runtimes.loose_json import items, mapping, text
 from controlplane.runtimes.report import Report
-from controlplane.runtimes.sources.formats.parts import items, mapping, text
 from controlplane.runtimes.sources.snapshot import snapshot_from_folder
 
 ANSWER: Final = "answer.yml"

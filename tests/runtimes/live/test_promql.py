@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.live.plan import MOST_EXPRESSIONS, Catalogue, planned
 from controlplane.runtimes.sources.live.promql import (
     RECIPES,

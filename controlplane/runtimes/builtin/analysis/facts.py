@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from controlplane.runtimes.evidence import Observation, ObservationKind, TimeRange
-from controlplane.runtimes.sources.formats.parts import flag, items, mapping, moment, number, objects, text, whole
+from controlplane.runtimes.loose_json import flag, items, mapping, moment, number, objects, text, whole
 from controlplane.runtimes.sources.records import Baseline
 
 

@@ -7,12 +7,12 @@ from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, see
 from controlplane.runtimes.builtin.analysis.case import Case, replicas
 from controlplane.runtimes.builtin.analysis.cluster import torn_down
 from controlplane.runtimes.builtin.analysis.facts import Pod, distinct, pods
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, Sign, SignKind
 from controlplane.runtimes.builtin.analysis.workloads import has_recovered, is_sick
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.measures import Measure
 from controlplane.runtimes.sources.figures import clock
-from controlplane.runtimes.sources.formats.parts import text
 
 #: Where calls are known, whether such trouble elsewhere matters here has been judged by following them.
 _OF_REQUESTS: Final = frozenset({SignKind.LATENCY_UP, SignKind.ERRORS_UP, SignKind.TRAFFIC_DOWN})

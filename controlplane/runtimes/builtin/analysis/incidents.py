@@ -13,7 +13,7 @@ from typing import Final
 
 from controlplane.runtimes.builtin.analysis.facts import Facts, LogFact
 from controlplane.runtimes.evidence import TimeRange
-from controlplane.runtimes.sources.formats.parts import moment, text
+from controlplane.runtimes.loose_json import moment, text
 
 #: How an id of a record looks: letters, a dash, a number.
 ID: Final = re.compile(r"\b[A-Z][A-Z0-9]{1,9}-\d{1,8}\b")

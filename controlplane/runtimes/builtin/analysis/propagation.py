@@ -14,10 +14,10 @@ from typing import Final
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, inferred, listed, seen
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import CallsFact, distinct
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, SignKind
 from controlplane.runtimes.builtin.analysis.volumes import Trouble, Volume, is_count, volumes
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.figures import clock, figure
 
 _LEAST_SHARE: Final = {Trouble.SLOW: 0.05, Trouble.FAILING: 0.1}

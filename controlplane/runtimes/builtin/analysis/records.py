@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.alert import without_names
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, inferred, listed, seen
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import LogFact, distinct
@@ -11,6 +10,7 @@ from controlplane.runtimes.builtin.analysis.incidents import Incident, changes_b
 from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, reported
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, SignKind
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.alert import without_names
 
 _CATEGORIES: Final = {
     SignKind.DEPENDENCY: Category.DEPENDENCY_FAILURE,

@@ -6,10 +6,10 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, end_level, ramp_start
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
+from controlplane.runtimes.signals.changepoints import change_point, end_level, ramp_start
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.figures import clock, figure
 from controlplane.runtimes.sources.records import Baseline
 

@@ -14,9 +14,9 @@ from math import sqrt
 from statistics import fmean, median
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, deviation
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of, name_words
+from controlplane.runtimes.signals.changepoints import change_point, deviation
+from controlplane.runtimes.signals.measures import Measure, measure_of, name_words
 
 _LEAST_DEVIATION: Final = 2.5  # of a latency, in robust standard deviations of normal operation
 _LEAST_SPREAD: Final = 0.05  # of a latency: a metric that never moved may still move by so much without a fault

@@ -8,7 +8,7 @@ from typing import Any, Final
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, Pod, StateFact, distinct, pods
 from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, image_in, pull_cause, rank, reported
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
-from controlplane.runtimes.sources.formats.parts import items, text, whole
+from controlplane.runtimes.loose_json import items, text, whole
 
 _PULL_REASONS: Final = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import (
+from controlplane.runtimes.loose_json import (
     between,
     flag,
     items,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from controlplane.configs.sections import INTEGRATION_KINDS, IntegrationSection
 from controlplane.core.redaction import redact_text
-from controlplane.runtimes.sources.formats.parts import mapping, text
+from controlplane.runtimes.loose_json import mapping, text
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 UNRESOLVABLE: Final = "credential not resolvable yet"

@@ -13,8 +13,8 @@ import orjson
 from typing_extensions import override
 
 from controlplane.core import clock
+from controlplane.runtimes.loose_json import items, mapping, objects, text, whole
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text, whole
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import version_in

@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import median
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, number, text
+from controlplane.runtimes.loose_json import items, mapping, number, text
 from controlplane.runtimes.sources.live.promql import Expression
 from controlplane.runtimes.sources.live.scope import Scope, Window
 from controlplane.runtimes.sources.live.source import Reading

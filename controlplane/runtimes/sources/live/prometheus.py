@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final, TypeVar
 from typing_extensions import override
 
 from controlplane.core import clock
-from controlplane.runtimes.builtin.analysis.alert import read_alert
-from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text
+from controlplane.runtimes.loose_json import items, mapping, objects, text
+from controlplane.runtimes.signals.alert import read_alert
 from controlplane.runtimes.sources.live.cluster import cluster_states, state_queries
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError

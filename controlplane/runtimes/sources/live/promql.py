@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.live.scope import OBJECT_LABELS
 
 PERCENT, COUNT, RATE, BYTES, BYTES_RATE, SECONDS = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment, objects, text
+from controlplane.runtimes.loose_json import items, mapping, moment, objects, text
 
 _MOST_TEXTS: Final = 400
 _TEXT_CHARS: Final = 4_000
