@@ -232,3 +232,14 @@ def test_volumes__failures_without_traffic__a_share_or_a_count(
     normal = [value / 1000 for value in [values[0]] * 40] if expected else [values[0] / 2] * 40
     fact = metric_fact("front", metric, values, unit=unit, normal=normal)
     assert failing(fact).significant is expected
+
+
+def test_volumes__several_routes_and_a_network_device__only_requests_count_all_of_them() -> None:
+    routes = [
+        replace(requests(count), id=f"front.requests.{number}", statistic=f"Sum, route /{number}")
+        for number, count in enumerate((60.0, 40.0, 0.0))
+    ]
+    device = metric_fact("front", "network_receive_bytes", [1e9] * SAMPLES, unit="Bytes/Second")
+    found = slow(latency([0.6] * SAMPLES), *routes, device)
+    assert found.excess == pytest.approx(slow(latency([0.6] * SAMPLES), requests(100)).excess)
+    assert found.ids == ("front.latency.Average", *(route.id for route in routes))

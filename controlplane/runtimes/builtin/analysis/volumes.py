@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import takewhile
 from math import sqrt
 from statistics import fmean, median
 from typing import Final
@@ -54,6 +55,17 @@ _MEASURES: Final[Mapping[Trouble, tuple[Measure, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """The requests an object serves, all series of one metric together: per sample, or per second by its unit."""
+
+    ids: tuple[str, ...]
+    metric: str
+    unit: str
+    times: tuple[datetime, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Volume:
     """The trouble of one object over the incident.
 
@@ -63,7 +75,7 @@ class Volume:
     """
 
     fact: MetricFact
-    traffic: MetricFact | None
+    traffic: Traffic | None
     excess: float
     total: float
     usual: float
@@ -79,7 +91,7 @@ class Volume:
     @property
     def ids(self) -> tuple[str, ...]:
         """The observations it rests on."""
-        return (self.fact.id,) if self.traffic is None else (self.fact.id, self.traffic.id)
+        return (self.fact.id,) if self.traffic is None else (self.fact.id, *self.traffic.ids)
 
 
 def volumes(
@@ -94,9 +106,9 @@ def volumes(
         since: when the alert began; what lies before it is normal where no normal operation was recorded.
     """
     chosen = _chosen(metrics, trouble, statistic.lower())
-    traffic = {fact.object: fact for fact in metrics if measure_of(fact.metric) is Measure.TRAFFIC}
+    traffic = _traffic(metrics)
     recorded = any(fact.baseline is not None for fact in chosen.values())
-    found = (_volume(fact, traffic.get(name), recorded, since) for name, fact in chosen.items())
+    found = (_volume(fact, _served(fact, traffic.get(name, ())), recorded, since) for name, fact in chosen.items())
     return {volume.object: volume for volume in found if volume is not None}
 
 
@@ -116,6 +128,35 @@ def _chosen(metrics: Sequence[MetricFact], trouble: Trouble, statistic: str) -> 
     return {name: fact for name, (_, fact) in ranked.items()}
 
 
+def _traffic(metrics: Sequence[MetricFact]) -> dict[str, list[Traffic]]:
+    """Return the request metrics of each object; series of the same metric (of routes, say) are added up."""
+    groups: dict[tuple[str, str, str], list[MetricFact]] = {}
+    for fact in metrics:
+        if measure_of(fact.metric) is Measure.TRAFFIC and _DEVICES.isdisjoint(name_words(fact.metric)):
+            groups.setdefault((fact.object, fact.metric, fact.unit.lower()), []).append(fact)
+    found: dict[str, list[Traffic]] = {}
+    for (object_, metric, unit), series in groups.items():
+        sums: dict[datetime, float] = {}
+        for fact in series:
+            for at, value in zip(fact.times, fact.values, strict=True):
+                sums[at] = sums.get(at, 0.0) + max(value, 0.0)
+        times = tuple(sorted(sums))
+        ids = tuple(fact.id for fact in series)
+        found.setdefault(object_, []).append(Traffic(ids, metric, unit, times, tuple(sums[at] for at in times)))
+    return found
+
+
+def _served(fact: MetricFact, traffic: Sequence[Traffic]) -> Traffic | None:
+    """Return the traffic that a metric is about: of several, the one named most alike, then the largest."""
+    words = name_words(fact.metric)
+
+    def alike(one: Traffic) -> tuple[int, float]:
+        pairs = zip(words, name_words(one.metric), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), sum(one.values)
+
+    return max(traffic, key=alike, default=None)
+
+
 def _is_share(fact: MetricFact) -> bool:
     """Return whether an availability is a share of the requests; a count of successes tells nothing by itself."""
     known = fact.baseline
@@ -123,7 +164,7 @@ def _is_share(fact: MetricFact) -> bool:
     return all(0.0 <= 1.0 - _bad(fact, value) <= _MOST_SHARE for value in values)
 
 
-def _volume(fact: MetricFact, traffic: MetricFact | None, recorded: bool, since: datetime | None) -> Volume | None:
+def _volume(fact: MetricFact, traffic: Traffic | None, recorded: bool, since: datetime | None) -> Volume | None:
     is_new = recorded and fact.baseline is None
     normal = (0.0, 0.0) if is_new else _normal(fact, since)
     begin = _begin(fact, since)
@@ -197,7 +238,7 @@ def _normal(fact: MetricFact, since: datetime | None) -> tuple[float, float] | N
     return (median(bad) if measure_of(fact.metric) is Measure.LATENCY else fmean(bad)), deviation(bad)
 
 
-def _weights(fact: MetricFact, traffic: MetricFact | None) -> list[float]:
+def _weights(fact: MetricFact, traffic: Traffic | None) -> list[float]:
     """Return the requests behind each sample; 1 each where no traffic is known or failures are counted already."""
     counted = is_count(fact)
     if traffic is None or counted:
@@ -208,7 +249,7 @@ def _weights(fact: MetricFact, traffic: MetricFact | None) -> list[float]:
     return [max(_nearest(traffic, at), 0.0) * scale for at in fact.times]
 
 
-def _nearest(fact: MetricFact, at: datetime) -> float:
+def _nearest(fact: Traffic, at: datetime) -> float:
     """Return the sample nearest to a time, 0 where none is within a step of it."""
     place = bisect_left(fact.times, at)
     near = [index for index in (place - 1, place) if 0 <= index < len(fact.times)]
@@ -220,7 +261,7 @@ def _per_second(unit: str) -> bool:
     return unit.endswith(("/s", "/second", "per second"))
 
 
-def _step_s(fact: MetricFact) -> float:
+def _step_s(fact: MetricFact | Traffic) -> float:
     if len(fact.times) < 2:
         return 1.0
     return (fact.times[-1] - fact.times[0]).total_seconds() / (len(fact.times) - 1)
@@ -235,7 +276,7 @@ def _without_spike(extra: Sequence[float]) -> list[float]:
 
 
 def _is_significant(
-    fact: MetricFact, traffic: MetricFact | None, excess: float, expected: float, weight: float, spread: float
+    fact: MetricFact, traffic: Traffic | None, excess: float, expected: float, weight: float, spread: float
 ) -> bool:
     if measure_of(fact.metric) is Measure.LATENCY:
         return _is_slow(excess / weight, expected / weight, spread)
