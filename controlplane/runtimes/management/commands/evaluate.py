@@ -7,12 +7,13 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 from typing_extensions import override
 
 from controlplane.core.errors import AppError
 from controlplane.runtimes.evaluation import SUITES, SuiteResult, run_suite
 from controlplane.runtimes.evaluation.running import CaseError
+from controlplane.runtimes.models import Evaluation
 from controlplane.runtimes.services import evaluation_record
 
 
@@ -55,5 +56,14 @@ class Command(BaseCommand):
     def _keep(self, result: SuiteResult) -> None:
         try:
             evaluation_record(result=result)
-        except DatabaseError:
-            self.stderr.write("The result is not kept: the database is not set up yet (make setup).")
+        except DatabaseError as error:
+            missing = isinstance(error, OperationalError | ProgrammingError) and not _is_set_up()
+            why = "the database is not set up yet (make setup)" if missing else f"{type(error).__name__}"
+            self.stderr.write(f"The result is not kept: {why}.")
+
+
+def _is_set_up() -> bool:
+    try:
+        return Evaluation._meta.db_table in connection.introspection.table_names()
+    except DatabaseError:
+        return True  # it does not answer at all, which is another matter
