@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, connection
 from typing_extensions import override
 
 from controlplane.core.errors import AppError
@@ -55,15 +55,11 @@ class Command(BaseCommand):
 
     def _keep(self, result: SuiteResult) -> None:
         try:
-            evaluation_record(result=result)
+            table = Evaluation._meta.db_table  # noqa: SLF001 (Django's public name for it)
+            if table in connection.introspection.table_names():
+                evaluation_record(result=result)
+                return
+            why = "the database is not set up yet (make setup)"
         except DatabaseError as error:
-            missing = isinstance(error, OperationalError | ProgrammingError) and not _is_set_up()
-            why = "the database is not set up yet (make setup)" if missing else f"{type(error).__name__}"
-            self.stderr.write(f"The result is not kept: {why}.")
-
-
-def _is_set_up() -> bool:
-    try:
-        return Evaluation._meta.db_table in connection.introspection.table_names()
-    except DatabaseError:
-        return True  # it does not answer at all, which is another matter
+            why = f"the database does not take it ({type(error).__name__})"
+        self.stderr.write(f"The result is not kept: {why}.")
