@@ -146,6 +146,23 @@ def test_pods__states_of_containers__are_read_in_the_flat_and_the_native_form() 
     assert "container app: CrashLoopBackOff, exit code 137" in second.text
 
 
+@pytest.mark.parametrize(
+    ("change", "ready"),
+    [
+        ({}, None),
+        ({"conditions": [{"type": "Ready", "status": "Unknown"}]}, None),
+        ({"phase": "Pending"}, False),
+        ({"containers": [{"name": "app", "ready": True}, {"name": "proxy"}]}, None),
+        ({"containers": [{"name": "app", "ready": True}]}, True),
+        ({"containers": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, False),
+    ],
+)
+def test_pods__readiness__is_unknown_only_where_nothing_tells_it(change: dict[str, Any], ready: bool | None) -> None:
+    (state,) = read("k", {"pods": [{"name": "web-5f-abcde", "phase": "Running", **change}]})
+
+    assert state.facts["ready"] is ready
+
+
 def test_events__involved_object__is_named_without_its_kind() -> None:
     native = {"reason": "OOMKilling", "message": "m", "involvedObject": {"kind": "Pod", "name": "b"}, "type": "Normal"}
     first, second = read("eks_events", {"events": [kube_event("BackOff", "x", "a", count=3), native]})

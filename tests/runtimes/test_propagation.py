@@ -277,3 +277,20 @@ async def test_noise_of_an_object_nobody_asked_about__leaves_the_system_healthy(
     ran = await run_turn(evidence, alert=alarm("front"), prompt="Why?")
     assert ran.report.root_cause is not None
     assert (ran.report.root_cause.category, ran.report.root_cause.object) == (Category.HEALTHY, "front")
+
+
+@pytest.mark.parametrize(
+    ("samples", "begins"),
+    [([0.3], timedelta()), ([0.3, 0.3], timedelta()), ([0.3] * 60, timedelta(days=115)), ([1.7e308] * 6, timedelta())],
+    ids=["one sample", "two samples", "long ago", "beyond any measure"],
+)
+async def test_lone_metric__too_little_or_not_of_the_time__is_no_proof_of_health(
+    samples: list[float], begins: timedelta
+) -> None:
+    evidence = shop_snapshot([Service("front", 0.3, samples)], (), None)
+    table = evidence["sources"]["metrics"]
+    table.pop("normal", None)
+    table["columns"] = [column for column in table["columns"] if column["metric"] == "latency"]
+    ran = await run_turn(evidence, alert=alarm("front", start=BEGIN + begins), prompt="Why?")
+    assert ran.report.root_cause is not None
+    assert ran.report.root_cause.category is Category.UNKNOWN
