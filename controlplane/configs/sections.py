@@ -12,7 +12,8 @@ MIB = 1024 * 1024
 #: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
 INTEGRATION_KINDS: Final = ("prometheus", "alertmanager", "loki")
 
-_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
+_OPENING: Final = re.compile(r"(?<!\$)\$\{")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110, section 5.6.2
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
 _CREDENTIAL_HEADER: Final = re.compile(r"authorization|cookie|token|secret|passw|api-?key", re.IGNORECASE)
@@ -45,6 +46,11 @@ class RuntimeSection(BaseModel):
     )
 
 
+def holds_reference(value: str) -> bool:
+    """Return whether a text has a ``${``; ``$${`` stands for the literal one and is none."""
+    return _OPENING.search(value) is not None
+
+
 def _reference(value: str) -> str:
     if _REFERENCE.search(value) is None:
         message = "A credential is a reference such as ${NAME}, never the value itself"
@@ -53,7 +59,7 @@ def _reference(value: str) -> str:
 
 
 def _base_url(value: str) -> str:
-    if "${" in value:
+    if holds_reference(value):
         return value
     try:
         parts = urlsplit(value)

@@ -215,6 +215,22 @@ async def test_headers_and_tenant__configured__are_sent(peer: Peer) -> None:
     assert (sent["x-scope-orgid"], sent["x-team"], sent["x-api-key"]) == ("team-a", "a", SECRET)
 
 
+async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Peer) -> None:
+    entry = {"kind": "prometheus", "url": peer.url, "headers": {"X-Template": "a$${TEAM}b"}}
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+    await info_of(made)
+
+    assert {one.headers["x-template"] for one in peer.asked} == {"a${TEAM}b"}
+
+
+async def test_credentials__escaped_reference_stored_earlier__nothing_is_sent_and_it_is_said(peer: Peer) -> None:
+    entry = {"kind": "prometheus", "url": peer.url, "auth": {"type": "bearer", "token": "$${literal}"}}
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+
+    assert await missing_of(made) == "was not asked: its configuration breaks the rules of the section"
+    assert peer.asked == []
+
+
 async def test_url__with_a_path__is_kept(peer: Peer) -> None:
     await info_of(source(f"{peer.url}/prom/"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from controlplane.configs.sections import INTEGRATION_KINDS, IntegrationSection
+from controlplane.configs.sections import INTEGRATION_KINDS, IntegrationSection, holds_reference
 from controlplane.core.redaction import redact_text
 from controlplane.runtimes.loose_json import mapping, text
 
@@ -21,7 +21,7 @@ Resolve = Callable[[str], str | None]
 
 def literal_only(value: str) -> str | None:
     """Resolve nothing: a text with a reference has no value."""
-    return None if "${" in value else value.replace("$${", "${")
+    return None if holds_reference(value) else value.replace("$${", "${")
 
 
 @dataclass(frozen=True, slots=True)
