@@ -1,4 +1,4 @@
-"""A change of a node's own document that somebody types: what it comes to, and the way of an error back to its place."""
+"""A change of a node's own document as typed: what it comes to, and the way of an error back to its place."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -115,9 +115,9 @@ def draft_write(*, actor: Actor, stored: StoredDocument, draft: Draft, dry_run: 
     }  # fmt: skip
     operations = diff(stored.document, wanted) if stored.version == draft.version else []
     gone = [operation["pointer"] for operation in operations if "after" not in operation]
-    if gone and len(gone) == len(operations) <= MAX_POINTERS:
-        if same(unset(stored.document, map(decode, gone)), wanted):
-            return config_unset(pointers=gone, **options)
+    removes = gone and len(gone) == len(operations) <= MAX_POINTERS
+    if removes and same(unset(stored.document, map(decode, gone)), wanted):
+        return config_unset(pointers=gone, **options)
     patch = replayed({}, [operation for operation in operations if "after" in operation])
     if not operations or same(patch_deep(stored.document, patch), wanted):
         return config_patch(patch=patch, **options)

@@ -1,4 +1,4 @@
-"""The settings that the JSON Schema of a document knows, for people who set one: pointer, what it takes, what it does."""
+"""The settings that the JSON Schema of a document knows, for people who set one: place, type, meaning."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,8 @@ from typing import Final
 from django.utils.text import slugify
 
 from controlplane.investigations.selectors import RunView
-from controlplane.runtimes.builtin.render import Style, action_lines, cause_lines, finding_lines, one_line, section
 from controlplane.runtimes.charts import Chart, chart_rows
+from controlplane.runtimes.render import Style, action_lines, cause_lines, finding_lines, one_line, section
 from controlplane.runtimes.report import Report
 from controlplane.runtimes.sources.drafts import alert_draft
 from controlplane.runtimes.sources.figures import clock_dated

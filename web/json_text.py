@@ -9,7 +9,7 @@ from controlplane.configs.validation import MAX_DOCUMENT_BYTES
 from controlplane.core.errors import AppError, invalid
 from controlplane.core.strict_json import parse_json
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 _ESCAPE: Final = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _AT_LINE: Final = re.compile(r"at line (\d+), column \d+")
@@ -58,33 +58,33 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
     """Yield the pointer of every member and item with the line of its key or value."""
     way: list[str | int] = []  # a number is the index of a list, a text the current key of an object
     line, position, key_expected = 1, 0, False
-    for match in _TOKEN.finditer(text):
+    for match in _PART.finditer(text):
         line += text.count("\n", position, match.start())
         position = match.start()
-        token = match.group()
-        if token in "}]":
+        part = match.group()
+        if part in "}]":
             if way:
                 way.pop()
             key_expected = False
-        elif token == ",":
+        elif part == ",":
             if way and isinstance(way[-1], int):
                 way[-1] += 1
             else:
                 key_expected = True
-        elif token == ":":
+        elif part == ":":
             key_expected = False
-        elif key_expected and token.startswith('"') and way:
-            way[-1] = _key(token)
+        elif key_expected and part.startswith('"') and way:
+            way[-1] = _key(part)
             yield encode(map(str, way)), line
         else:
             if way and isinstance(way[-1], int):
                 yield encode(map(str, way)), line
-            if token == "{":
+            if part == "{":
                 way.append("")
                 key_expected = True
-            elif token == "[":
+            elif part == "[":
                 way.append(0)
 
 
-def _key(token: str) -> str:
-    return _ESCAPE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[2]), token[1:-1])
+def _key(part: str) -> str:
+    return _ESCAPE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[2]), part[1:-1])

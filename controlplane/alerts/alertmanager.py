@@ -16,7 +16,7 @@ from controlplane.alerts.delivery import Delivery
 from controlplane.alerts.models import GroupStatus, Source
 from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest
 from controlplane.core.redaction import redact_text
-from controlplane.runtimes.sources.formats.parts import moment
+from controlplane.runtimes.loose_json import moment
 
 VERSION: Final = "4"
 MAX_FINGERPRINTS: Final = 5_000

@@ -40,8 +40,10 @@ class AlertGroup(models.Model):
     deliveries = models.PositiveBigIntegerField(default=0)
     thread = models.ForeignKey(Thread, null=True, blank=True, on_delete=models.SET_NULL, related_name="alert_groups")
     fingerprints = models.JSONField(default=list, help_text="Digests of the alerts that the thread has been told of.")
+    told_status = models.CharField(
+        max_length=8, choices=GroupStatus, blank=True, help_text="The status that the thread has been told of."
+    )
     pending_message = models.UUIDField(null=True, blank=True, help_text="The last message to the thread.")
-    last_payload = models.JSONField(default=dict, help_text="What arrived last.")
 
     class Meta:
         ordering = ["-last_at", "-id"]

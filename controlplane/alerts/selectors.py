@@ -40,7 +40,7 @@ def alert_groups_page(
         InvalidInput: ``unknown_status``.
         MalformedRequest: ``bad_cursor`` or ``bad_limit``.
     """
-    groups = alert_groups_visible(actor).select_related("node", "organization").defer("last_payload", "fingerprints")
+    groups = alert_groups_visible(actor).select_related("node", "organization").defer("fingerprints")
     if team:
         groups = groups.filter(node__slug=team)
     if status:

@@ -1,7 +1,9 @@
 """Taking alerts in: one run for a group of alerts, however often and from however many senders it arrives."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -15,10 +17,9 @@ from controlplane.audit.services import audit_record
 from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
-from controlplane.core.errors import Conflict
 from controlplane.core.permissions import RULES, Action
-from controlplane.investigations.models import Run, Thread
-from controlplane.investigations.services import investigation_start, message_extend, message_post
+from controlplane.investigations.selectors import run_active
+from controlplane.investigations.services import News, Telling, investigation_start, thread_tell
 from controlplane.orgs.models import Node
 
 MAX_TOLD = 5_000
@@ -32,6 +33,19 @@ class Taken(StrEnum):
     UPDATED = "updated"
     REPEATED = "repeated"
     RESOLVED = "resolved"
+
+
+_TOLD: Final = ("thread", "fingerprints", "told_status", "pending_message")
+#: What a delivery that told the thread nothing is called, by whether its alerts fire.
+_UNTOLD: Final = {
+    (Telling.KNOWN, True): Taken.COALESCED,
+    (Telling.KNOWN, False): Taken.RESOLVED,
+    # People's messages take all the room there is: a later delivery tells, for the group does not count this as told.
+    (Telling.NO_ROOM, True): Taken.COALESCED,
+    (Telling.NO_ROOM, False): Taken.COALESCED,
+    (Telling.IDLE, True): Taken.REPEATED,
+    (Telling.IDLE, False): Taken.RESOLVED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +77,12 @@ def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
     with transaction.atomic():
         group = _group_locked(team, delivery)
         turned = group.deliveries > 0 and group.status != delivery.status
-        _record(group, delivery)
-        action, run_id = _act(intake, team, group, delivery, turned=turned)
-        group.save()
-        if turned or action in {Taken.STARTED, Taken.UPDATED}:
+        changed = _record(group, delivery)
+        action, run_id = _act(intake, team, group, delivery)
+        told = action in {Taken.STARTED, Taken.UPDATED}
+        # A repeat writes its counters alone, not thousands of digests.
+        group.save(update_fields=[*changed, *_TOLD] if told else changed)
+        if turned or told:
             # Repeats are counted in the row alone: a record for each would let a noisy source hold the audit chain.
             _audit(intake, group, action, run_id)
         transaction.on_commit(metrics.deliveries_total.labels(source=group.source, action=action.value).inc)
@@ -106,81 +122,61 @@ def _group_locked(team: Node, delivery: Delivery) -> AlertGroup:
     return groups.get(**key)
 
 
-def _record(group: AlertGroup, delivery: Delivery) -> None:
-    group.deliveries += 1
-    group.last_at = clock.now()
-    group.status = delivery.status
-    group.group_text = delivery.group_text
-    group.title = delivery.title
-    group.severity = delivery.severity
-    group.labels = dict(delivery.labels)
-    group.firing_count = delivery.firing_count
-    group.starts_at = delivery.starts_at or group.starts_at
-    group.last_payload = dict(delivery.payload)
+def _record(group: AlertGroup, delivery: Delivery) -> list[str]:
+    """Count the delivery, take over what it says, and return the fields that changed."""
+    said = {
+        "status": delivery.status,
+        "group_text": delivery.group_text,
+        "title": delivery.title,
+        "severity": delivery.severity,
+        "labels": dict(delivery.labels),
+        "firing_count": delivery.firing_count,
+        "starts_at": delivery.starts_at or group.starts_at,
+        "last_at": clock.now(),
+        "deliveries": group.deliveries + 1,
+    }
+    changed = [name for name, value in said.items() if getattr(group, name) != value]
+    for name in changed:
+        setattr(group, name, said[name])
+    return changed
 
 
-def _act(
-    intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, turned: bool
-) -> tuple[Taken, UUID | None]:
+def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery) -> tuple[Taken, UUID | None]:
     firing = delivery.status == GroupStatus.FIRING
     thread_id = group.thread_id
     if thread_id is None:
         return _start(intake, team, group, delivery) if firing else (Taken.RESOLVED, None)
     fresh = delivery.firing.difference(group.fingerprints)
-    active = _active_run(thread_id)
-    if active is not None and not fresh and not turned:
-        return (Taken.COALESCED if firing else Taken.RESOLVED), active
-    # What follows depends on whether a run is active: from here on none begins or ends meanwhile.
-    active = _active_run(thread_id, lock=True)
-    if active is not None:
-        return _tell(intake, thread_id, group, delivery, fresh, turned=turned), active
-    last = Run.objects.filter(thread_id=thread_id).order_by("-number").only("pk", "ended_at").first()
-    if not firing:
-        return Taken.RESOLVED, last.pk if last else None
-    ended_at = last.ended_at if last else None
+    turned = group.told_status != delivery.status
+    line = delivery.news(fresh, turned=turned) if fresh or turned else None
+    if line is None and (active := run_active(thread_id)) is not None:
+        return _UNTOLD[Telling.KNOWN, firing], active
     window = repeat_window(config_effective(node_id=team.pk).document)
-    over = ended_at is None or ended_at + window <= clock.now()
-    if not fresh and not over:
-        return Taken.REPEATED, last.pk if last else None
-    return _start_again(intake, thread_id, group, delivery, told=set() if over else set(group.fingerprints))
-
-
-def _active_run(thread_id: UUID, *, lock: bool = False) -> UUID | None:
-    threads = Thread.objects.select_for_update() if lock else Thread.objects.all()
-    return threads.values_list("active_run", flat=True).get(pk=thread_id)
+    news = News(
+        line=line,
+        prompt=delivery.prompt() if firing else None,
+        starts_run=bool(fresh),
+        alert=delivery.payload,
+        quiet=timedelta() if fresh else window,
+    )
+    told = thread_tell(actor=intake, thread_id=thread_id, news=news, message_id=group.pending_message)
+    if told.outcome not in {Telling.STARTED, Telling.TOLD}:
+        return _UNTOLD[told.outcome, firing], told.run_id
+    started = told.outcome is Telling.STARTED
+    anew = started and (told.idle_since is None or told.idle_since + window <= clock.now())
+    group.fingerprints = _known(set() if anew else set(group.fingerprints), delivery)
+    group.told_status = delivery.status
+    group.pending_message = told.message_id
+    return (Taken.STARTED if started else Taken.UPDATED), told.run_id
 
 
 def _start(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery) -> tuple[Taken, UUID | None]:
     started = investigation_start(actor=intake, team=team, prompt=delivery.prompt(), alert=delivery.payload)
     group.thread = started.thread
     group.fingerprints = sorted(delivery.firing)
+    group.told_status = delivery.status
     group.pending_message = None
     return Taken.STARTED, started.run.pk
-
-
-def _start_again(
-    intake: Actor, thread_id: UUID, group: AlertGroup, delivery: Delivery, *, told: set[str]
-) -> tuple[Taken, UUID | None]:
-    accepted = message_post(actor=intake, thread_id=thread_id, text=delivery.prompt(), alert=delivery.payload)
-    group.fingerprints = _known(told, delivery)
-    group.pending_message = None
-    return Taken.STARTED, accepted.run.pk if accepted.run else None
-
-
-def _tell(
-    intake: Actor, thread_id: UUID, group: AlertGroup, delivery: Delivery, fresh: frozenset[str], *, turned: bool
-) -> Taken:
-    """Tell the running turn what changed: one message, which grows while nobody has taken it up."""
-    line = delivery.news(fresh, turned=turned)
-    waiting = group.pending_message
-    if waiting is None or not message_extend(actor=intake, thread_id=thread_id, message_id=waiting, line=line):
-        try:
-            group.pending_message = message_post(actor=intake, thread_id=thread_id, text=line).message.pk
-        except Conflict:
-            # So many messages of people wait that there is no room: the next delivery tells of these alerts.
-            return Taken.COALESCED
-    group.fingerprints = _known(set(group.fingerprints), delivery)
-    return Taken.UPDATED
 
 
 def _known(told: set[str], delivery: Delivery) -> list[str]:

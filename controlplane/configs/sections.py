@@ -47,6 +47,14 @@ class RuntimeSection(BaseModel):
     )
 
 
+def holds_reference(value: str) -> bool:
+    """Return whether a text has a reference, or something that was meant as one."""
+    try:
+        return bool(references_of(value))
+    except MalformedReference:
+        return True
+
+
 def _reference(value: str) -> str:
     try:
         referring = bool(references_of(value))
@@ -59,7 +67,7 @@ def _reference(value: str) -> str:
 
 
 def _base_url(value: str) -> str:
-    if "${" in value:
+    if holds_reference(value):
         return value
     try:
         parts = urlsplit(value)

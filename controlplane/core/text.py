@@ -1,6 +1,7 @@
 """Rules for short texts that people type: names, labels; and names as parts of a JSON Pointer."""
 
 import unicodedata
+from typing import Final
 
 from controlplane.core.errors import invalid
 from controlplane.core.redaction import redact_text
@@ -43,3 +44,19 @@ def shown_token(name: object) -> str:
     """Return a name that anybody may have chosen as a reference token fit to be shown: redacted, on one line, cut."""
     shown = redact_text(str(name)[:200])[:80]
     return pointer_token("".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in shown))
+
+
+#: Characters that show nothing and change how the text around them is shown: controls but for line break and tab, and
+#: overrides of writing direction. Source: Unicode Standard Annex 9, section 2; Unicode Technical Report 36.
+_UNSEEN: Final = dict.fromkeys(
+    [
+        *(code for code in range(0x20) if code not in (0x09, 0x0A)), 0x7F, *range(0x80, 0xA0),
+        *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C,
+    ],
+    "\ufffd",
+)  # fmt: skip
+
+
+def visible(value: str) -> str:
+    """Return a text of unknown origin with what would reorder or hide it on a screen replaced by U+FFFD."""
+    return value.translate(_UNSEEN)

@@ -245,7 +245,11 @@ def _messages_delivered(claim: Claim, taken: list[tuple[UUID, str]]) -> None:
     """
     now = clock.now()
     pending = Message.objects.filter(pk__in=[pk for pk, _ in taken], delivered_at__isnull=True)
-    messages = [message for message in pending.order_by("created_at", "id") if (message.pk, message.text) in taken]
+    messages = [
+        message
+        for message in pending.order_by("created_at", "id").defer("alert")
+        if (message.pk, message.text) in taken
+    ]
     if not messages:
         return
     left = Message.objects.filter(thread_id=claim.thread_id, delivered_at__isnull=True).count() - len(messages)

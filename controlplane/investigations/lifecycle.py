@@ -22,7 +22,8 @@ from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, new_event
-from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
+from controlplane.investigations.models import Audience, Event, Run, RunStatus, Thread
+from controlplane.investigations.queueing import messages_settle
 from controlplane.orgs.models import Node
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
@@ -209,7 +210,7 @@ def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
     )
     append(thread_id=thread_id, events=[*closing, new_event(EventType.RUN_ENDED, ended, run_id=run_id)])
     transaction.on_commit(lambda: _count_end(outcome.status, duration))
-    _start_waiting_messages(thread_id, run)
+    messages_settle(thread_id=thread_id, ended=run)
 
 
 _CUT_SHORT: Final = {
@@ -232,77 +233,6 @@ def _has_answer(thread_id: UUID, run_id: UUID) -> bool:
 def _count_end(status: str, duration: timedelta) -> None:
     metrics.runs_ended_total.labels(status=status).inc()
     metrics.run_duration_seconds.labels(status=status).observe(duration.total_seconds())
-
-
-def _start_waiting_messages(thread_id: UUID, previous: Run) -> None:
-    """Start the next run from messages the ended one did not take up, so that none is ever dropped."""
-    waiting = list(Message.objects.filter(thread_id=thread_id, delivered_at__isnull=True).order_by("created_at", "id"))
-    if not waiting:
-        return
-    next_run(
-        thread_id=thread_id,
-        previous=previous,
-        prompt=merged_text([message.text for message in waiting]),
-        requested_by=waiting[-1].by,
-        requested_by_label=waiting[-1].by_label,
-        messages=waiting,
-    )
-
-
-def merged_text(texts: Sequence[str]) -> str:
-    """Return several messages as one: a single one as it is, more as a numbered list under a heading line."""
-    if len(texts) == 1:
-        return texts[0]
-    listed = "\n".join(f"{index}. {text}" for index, text in enumerate(texts, start=1))
-    return f"Several messages arrived:\n{listed}"
-
-
-def next_run(
-    *,
-    thread_id: UUID,
-    previous: Run,
-    prompt: str,
-    requested_by: str,
-    requested_by_label: str,
-    messages: Sequence[Message] = (),
-    alert: Any = None,
-) -> Run:
-    """Queue the thread's next turn, inside the caller's transaction, which holds the (idle) thread's row.
-
-    The turn keeps the evidence, the runtime and (without a new one) the alert of the one before; its configuration is
-    pinned anew.
-    """
-    node_id = Thread.objects.values_list("node_id", flat=True).get(pk=thread_id)
-    run = Run(
-        thread_id=thread_id,
-        number=previous.number + 1,
-        prompt=prompt,
-        alert=previous.alert if alert is None else alert,
-        artifact_id=previous.artifact_id,
-        runtime=previous.runtime,
-        requested_by=requested_by,
-        requested_by_label=requested_by_label,
-        config_chain=pinned_chain(node_id),
-    )
-    run_queue(run)
-    Message.objects.filter(pk__in=[message.pk for message in messages]).update(run=run, delivered_at=clock.now())
-    return run
-
-
-def pinned_chain(node_id: UUID) -> list[list[Any]]:
-    """Return the versions of the node's configuration chain, root first, as they are stored on a run."""
-    return [[str(node), version] for node, version in config_effective(node_id=node_id).chain]
-
-
-def run_queue(run: Run, *, sample: bool = False) -> None:
-    """Insert a new run, make it its thread's active one, append its ``run_started``, wake workers at commit."""
-    run.save(force_insert=True)
-    Thread.objects.filter(pk=run.thread_id).update(active_run=run.pk)
-    started = events.RunStarted(
-        run_id=str(run.pk), prompt=run.prompt, by=run.requested_by_label, runtime=run.runtime, sample=sample
-    )
-    append(thread_id=run.thread_id, events=[new_event(EventType.RUN_STARTED, started, run_id=run.pk)])
-    transaction.on_commit(bus.work.tell)
 
 
 # ---- transitions from outside the worker -----------------------------------------------------------------------------

@@ -160,7 +160,11 @@ class Event(models.Model):
 
 
 class Message(models.Model):
-    """What a person said to a thread after its first prompt; ``run`` is the run that took it up."""
+    """What was said to a thread after its first prompt; ``run`` is the run that took it up.
+
+    A notice (``starts_run`` false) that the active run does not take up starts no other: it is settled at that run's
+    end, with that run as ``run``.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="messages")
@@ -168,6 +172,10 @@ class Message(models.Model):
     text = models.TextField()
     by = models.CharField(max_length=128, help_text="Principal.")
     by_label = models.CharField(max_length=200)
+    starts_run = models.BooleanField(
+        default=True, db_default=True, help_text="Whether the next run starts from it if it still waits."
+    )
+    alert = models.JSONField(null=True, blank=True, help_text="What the next run is about from here on.")
     created_at = models.DateTimeField(auto_now_add=True)
     delivered_at = models.DateTimeField(null=True, blank=True)
 

@@ -95,6 +95,11 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
     raise NotFound
 
 
+def run_active(thread_id: UUID) -> UUID | None:
+    """Return the thread's active run, for callers that know the thread as theirs. It may have ended the next moment."""
+    return Thread.objects.values_list("active_run", flat=True).get(pk=thread_id)
+
+
 def is_starter(actor: Actor, thread: Thread) -> bool:
     """Return whether the actor is the person who started the thread, and so gets what is addressed to the starter."""
     return actor.user_id is not None and thread.starter_id == actor.user_id

@@ -4,11 +4,14 @@ import hashlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 import orjson
 from django.db import transaction
+from django.db.models import QuerySet
 
 from controlplane.audit.services import audit_record
 from controlplane.configs.limits import runtime_kind
@@ -17,18 +20,13 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
-from controlplane.core.redaction import redact_json, redact_text
-from controlplane.core.text import shown_token
+from controlplane.core.redaction import redact_json
 from controlplane.investigations import bus, selectors
-from controlplane.investigations.lifecycle import (
-    Outcome,
-    next_run,
-    run_end_unclaimed,
-    run_queue,
-    run_resume,
-)
+from controlplane.investigations.inputs import clean_alert, clean_answers, clean_text
+from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
 from controlplane.investigations.models import Artifact, Message, Run, RunStatus, Thread, Visibility
+from controlplane.investigations.queueing import next_run, run_queue
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_is_archived, node_require
 from controlplane.runtimes import events
@@ -37,8 +35,6 @@ from controlplane.runtimes.registry import get_runtime
 from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_validate
 
 MAX_PROMPT_CHARS = 32_000
-MAX_ALERT_BYTES = 1024 * 1024
-MAX_ANSWER_CHARS = 4_000
 MAX_REQUEST_ID = 64
 MAX_PENDING_MESSAGES = 50
 MAX_LINE_CHARS = 2_000
@@ -58,6 +54,42 @@ class Accepted:
     message: Message
     run: Run | None
     pending_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a machine has to say to a thread, whatever the thread is doing.
+
+    ``line`` is for the active run (``None``: it knows); where ``starts_run``, the next run starts from it if that one
+    ends without it. ``prompt`` starts an idle thread's next run (``None``: nothing to look at), if the last one ended
+    at least ``quiet`` ago. ``alert`` is what that next run is about.
+    """
+
+    line: str | None
+    prompt: str | None
+    starts_run: bool
+    alert: Mapping[str, Any]
+    quiet: timedelta = timedelta()
+
+
+class Telling(StrEnum):
+    """What became of news: the active run was told, knew, or has no room for it; a run was started, or none was."""
+
+    TOLD = "told"
+    KNOWN = "known"
+    NO_ROOM = "no_room"
+    STARTED = "started"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """``run_id`` is the active, the started or the last run; ``idle_since`` when a started one's forerunner ended."""
+
+    outcome: Telling
+    run_id: UUID
+    message_id: UUID | None = None
+    idle_since: datetime | None = None
 
 
 def investigation_start(
@@ -94,7 +126,7 @@ def investigation_start(
     effective = config_effective(node_id=team.pk)
     kind = runtime or runtime_kind(effective.document)
     get_runtime(kind)
-    clean_alert = _clean_alert(alert)
+    kept = clean_alert(alert)
     snapshot = None if evidence is None else redact_json(snapshot_validate(evidence))
     with transaction.atomic():
         thread = Thread.objects.create(
@@ -112,7 +144,7 @@ def investigation_start(
             thread=thread,
             number=1,
             prompt=text,
-            alert=clean_alert,
+            alert=kept,
             artifact=None if snapshot is None else _artifact_create(team.organization_id, snapshot),
             runtime=kind,
             requested_by=actor.principal,
@@ -142,7 +174,7 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str
         actor: needs ``run.create`` on the thread's team.
         thread_id: the thread.
         text: 1 to 32,000 characters after trimming.
-        alert: what a run started by this message is about, instead of the alert of the run before; at most 1 MiB.
+        alert: what the next run is about, instead of the alert of the run before; at most 1 MiB.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
@@ -151,84 +183,114 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
     cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
-    clean_alert = _clean_alert(alert)
-    if node_is_archived(thread.node_id):
-        raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
+    kept = clean_alert(alert)
     with transaction.atomic():
-        thread = Thread.objects.select_for_update().get(pk=thread.pk)
-        pending = Message.objects.filter(thread=thread, delivered_at__isnull=True).count() + 1
-        if pending > MAX_PENDING_MESSAGES:
-            detail = f"{pending - 1} messages wait for the agent already; stop the run or wait."
+        thread = _thread_locked(thread)
+        waiting = _waiting(thread).count()
+        if waiting >= MAX_PENDING_MESSAGES:
+            detail = f"{waiting} messages wait for the agent already; stop the run or wait."
             raise Conflict(detail, code="too_many_messages")
-        message = Message.objects.create(
-            thread=thread, run=None, text=cleaned, by=actor.principal, by_label=actor.label[:200]
-        )
-        queued = events.MessageQueued(
-            message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=pending
-        )
-        append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
-        run = None
-        if thread.active_run is None:
-            run = next_run(
-                thread_id=thread.pk,
-                previous=Run.objects.filter(thread=thread).order_by("-number")[0],
-                prompt=cleaned,
-                requested_by=actor.principal,
-                requested_by_label=actor.label[:200],
-                messages=[message],
-                alert=clean_alert,
-            )
-            pending = 0
-        else:
-            transaction.on_commit(bus.work.tell)
-        audit_record(
-            actor=actor,
-            organization_id=thread.organization_id,
-            action="thread.message",
-            object_kind="thread",
-            object_id=str(thread.pk),
-            node_id=thread.node_id,
-            after={"message": str(message.pk), "run": str(run.pk) if run else None},
-        )
-    return Accepted(message, run, pending)
+        return _message_create(actor, thread, cleaned, alert=kept, pending=waiting + 1)
 
 
-def message_extend(*, actor: Actor, thread_id: UUID, message_id: UUID, line: str) -> bool:
-    """Add a line to a message that no run has taken up yet; ``False`` when there is none such.
+def thread_tell(*, actor: Actor, thread_id: UUID, news: News, message_id: UUID | None = None) -> Told:
+    """Tell the thread's active run or start the next one: decided under the lock of the thread's row.
 
-    For callers that know the message as theirs, whichever of their credentials posted it. The first and the last lines
-    are kept, ten in all. A turn that took up the shorter text gets the longer one too.
+    Args:
+        actor: needs ``run.create`` on the thread's team.
+        thread_id: the thread.
+        news: what to say in either case.
+        message_id: the message of the time before, whichever credential of the caller posted it. While no run has taken
+            it up it grows by the line instead of a second one being posted: the first and the last lines are kept, ten
+            in all. A turn that took up the shorter text gets the longer one too.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
-        InvalidInput: ``line`` is empty or longer than 2,000 characters.
+        InvalidInput: ``line`` or ``prompt`` is empty or longer than 2,000 characters, ``alert`` larger than 1 MiB.
+        Conflict: ``team_archived``.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
-    cleaned = clean_text(line, pointer="/line", limit=MAX_LINE_CHARS)
+    line = None if news.line is None else clean_text(news.line, pointer="/line", limit=MAX_LINE_CHARS)
+    prompt = None if news.prompt is None else clean_text(news.prompt, pointer="/prompt", limit=MAX_LINE_CHARS)
+    alert = clean_alert(news.alert)
     with transaction.atomic():
-        thread = Thread.objects.select_for_update().get(pk=thread.pk)
-        waiting = Message.objects.filter(thread=thread, delivered_at__isnull=True)
-        message = waiting.filter(pk=message_id).first()
-        if message is None:
-            return False
-        first, *lines = [*message.text.splitlines(), *cleaned.splitlines()]
-        message.text = "\n".join([first, *lines[1 - MAX_MESSAGE_LINES :]])
-        message.save(update_fields=["text"])
-        queued = events.MessageQueued(
-            message_id=str(message.pk), text=cleaned, by=actor.label[:200], pending_count=waiting.count()
+        thread = _thread_locked(thread)
+        if thread.active_run is not None:
+            message = None if line is None else _line_add(actor, thread, message_id, line, news.starts_run, alert)
+            outcome = Telling.KNOWN if line is None else Telling.NO_ROOM if message is None else Telling.TOLD
+            return Told(outcome, thread.active_run, message)
+        last = Run.objects.filter(thread=thread).order_by("-number").only("pk", "ended_at")[0]
+        if prompt is None or (last.ended_at is not None and last.ended_at + news.quiet > clock.now()):
+            return Told(Telling.IDLE, last.pk)
+        run = _message_create(actor, thread, prompt, alert=alert, pending=1).run
+        return Told(Telling.STARTED, run.pk if run else last.pk, idle_since=last.ended_at)
+
+
+def _thread_locked(thread: Thread) -> Thread:
+    if node_is_archived(thread.node_id):
+        raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
+    return Thread.objects.select_for_update().get(pk=thread.pk)
+
+
+def _waiting(thread: Thread) -> QuerySet[Message]:
+    return Message.objects.filter(thread=thread, delivered_at__isnull=True)
+
+
+def _line_add(
+    actor: Actor, thread: Thread, message_id: UUID | None, line: str, starts_run: bool, alert: Any
+) -> UUID | None:
+    """Add a line to a message that waits, or post it as one; ``None`` when there is no room for another."""
+    message = _waiting(thread).filter(pk=message_id).defer("alert").first() if message_id else None
+    waiting = _waiting(thread).count()
+    if message is None:
+        if waiting >= MAX_PENDING_MESSAGES:
+            return None
+        return _message_create(actor, thread, line, starts_run=starts_run, alert=alert, pending=waiting + 1).message.pk
+    first, *lines = [*message.text.splitlines(), *line.splitlines()]
+    message.text = "\n".join([first, *lines[1 - MAX_MESSAGE_LINES :]])
+    message.starts_run = message.starts_run or starts_run
+    message.alert = alert
+    message.save(update_fields=["text", "starts_run", "alert"])
+    _message_announce(actor, thread, message, said=line, pending=waiting)
+    return message.pk
+
+
+def _message_create(
+    actor: Actor, thread: Thread, text: str, *, pending: int, starts_run: bool = True, alert: Any = None
+) -> Accepted:
+    message = Message.objects.create(
+        thread=thread, text=text, by=actor.principal, by_label=actor.label[:200], starts_run=starts_run, alert=alert
+    )
+    run = _message_announce(actor, thread, message, said=text, pending=pending)
+    return Accepted(message, run, 0 if run else pending)
+
+
+def _message_announce(actor: Actor, thread: Thread, message: Message, *, said: str, pending: int) -> Run | None:
+    """Say to everybody what was said to a thread, for the active run to take up, or start the next run from it."""
+    queued = events.MessageQueued(message_id=str(message.pk), text=said, by=actor.label[:200], pending_count=pending)
+    append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
+    run = None
+    if thread.active_run is None:
+        run = next_run(
+            thread_id=thread.pk,
+            previous=Run.objects.filter(thread=thread).order_by("-number")[0],
+            prompt=said,
+            requested_by=actor.principal,
+            requested_by_label=actor.label[:200],
+            messages=[message],
         )
-        append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
+    else:
         transaction.on_commit(bus.work.tell)
-        audit_record(
-            actor=actor,
-            organization_id=thread.organization_id,
-            action="thread.message",
-            object_kind="thread",
-            object_id=str(thread.pk),
-            node_id=thread.node_id,
-            after={"message": str(message.pk), "run": None},
-        )
-    return True
+    audit_record(
+        actor=actor,
+        organization_id=thread.organization_id,
+        action="thread.message",
+        object_kind="thread",
+        object_id=str(thread.pk),
+        node_id=thread.node_id,
+        after={"message": str(message.pk), "run": str(run.pk) if run else None},
+    )
+    return run
 
 
 def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
@@ -277,7 +339,7 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
     if not 1 <= len(request_id) <= MAX_REQUEST_ID or "\x00" in request_id:
         raise invalid("/request_id", "bad_request_id", f"This must have 1 to {MAX_REQUEST_ID} characters.")
-    cleaned = _clean_answers(answers)
+    cleaned = clean_answers(answers)
     with transaction.atomic():
         thread = Thread.objects.select_for_update().get(pk=thread.pk)
         resume = {"request_id": request_id, "outcome": "answered", "answers": cleaned}
@@ -308,56 +370,6 @@ def artifact_content(artifact: Artifact) -> Any:
     if hashlib.sha256(raw).hexdigest() != artifact.sha256:
         raise NotFound("The stored evidence is damaged.", code="artifact_damaged")
     return orjson.loads(raw)
-
-
-def clean_text(value: object, *, pointer: str, limit: int) -> str:
-    """Return a person's text trimmed, redacted and without NUL, which no database column can hold.
-
-    Raises:
-        InvalidInput: ``not_text``, ``blank`` or ``too_long``, pointing at ``pointer``.
-    """
-    if not isinstance(value, str):
-        raise invalid(pointer, "not_text", "This must be a string.")
-    text = value.replace("\x00", "\ufffd").strip()
-    if not text:
-        raise invalid(pointer, "blank", "This must not be empty.")
-    if len(text) > limit:
-        raise invalid(pointer, "too_long", f"This has {len(text)} characters; at most {limit} are accepted.")
-    return redact_text(text)
-
-
-def _clean_alert(alert: Mapping[str, Any] | None) -> Any:
-    if alert is None:
-        return None
-    if not isinstance(alert, Mapping):
-        raise invalid("/alert", "not_an_object", "An alert is a JSON object.")
-    encoded = orjson.dumps(alert)
-    if len(encoded) > MAX_ALERT_BYTES:
-        detail = f"The alert has {len(encoded)} bytes; at most {MAX_ALERT_BYTES} are accepted."
-        raise invalid("/alert", "too_large", detail)
-    return _without_nul(redact_json(alert))
-
-
-def _without_nul(value: Any) -> Any:
-    """Return ``value`` without NUL characters, which PostgreSQL's jsonb refuses."""
-    if isinstance(value, str):
-        return value.replace("\x00", "\ufffd")
-    if isinstance(value, dict):
-        return {_without_nul(key): _without_nul(item) for key, item in value.items()}
-    return [_without_nul(item) for item in value] if isinstance(value, list) else value
-
-
-def _clean_answers(answers: object) -> dict[str, str]:
-    if not isinstance(answers, Mapping) or not answers:
-        raise invalid("/answers", "answers_required", "Give at least one answer: an object of texts.")
-    if len(answers) > 20:
-        raise invalid("/answers", "too_many", f"There are {len(answers)} answers; at most 20 are accepted.")
-    return {
-        clean_text(name, pointer="/answers", limit=500): clean_text(
-            value, pointer=f"/answers/{shown_token(name)}", limit=MAX_ANSWER_CHARS
-        )
-        for name, value in answers.items()
-    }
 
 
 def _visibility(actor: Actor, wanted: str | None) -> str:

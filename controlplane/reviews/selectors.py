@@ -4,6 +4,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound
 from controlplane.core.permissions import Action, allows, nodes_that_allow, scope_allows
@@ -27,6 +28,16 @@ def reviews_for(actor: Actor) -> QuerySet[ReviewRequest]:
     for action, of_action in names.items():
         visible |= Q(requested_by=actor.principal, kind__in=of_action) & _below(actor, action)
     return ReviewRequest.objects.filter(visible, organization_id=actor.organization_id)
+
+
+def reviews_waiting(actor: Actor) -> QuerySet[ReviewRequest]:
+    """Return the pending reviews, still in time, that ``actor`` is asked to decide: not its own requests."""
+    if actor.organization_id is None or not scope_allows(actor, Action.REVIEW_DECIDE):
+        return ReviewRequest.objects.none()
+    pending = ReviewRequest.objects.filter(
+        organization_id=actor.organization_id, state=ReviewState.PENDING, expires_at__gt=clock.now()
+    )
+    return pending.filter(_below(actor, Action.REVIEW_DECIDE)).exclude(requested_by=actor.principal)
 
 
 def review_get(*, actor: Actor, review_id: UUID) -> ReviewRequest:

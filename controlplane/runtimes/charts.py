@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, ramp_start, trend
 from controlplane.runtimes.evidence import JsonValue
+from controlplane.runtimes.loose_json import items, mapping, moment, number
+from controlplane.runtimes.signals.changepoints import change_point, ramp_start, trend
 from controlplane.runtimes.sources.figures import clock, figure, plain
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment, number
 
 MAX_SAMPLES: Final = 1_000
 #: Beyond these no metric is real; sums and differences of samples stay finite and above zero.

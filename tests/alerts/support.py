@@ -87,3 +87,8 @@ def kept_alert(number: int = 1) -> dict[str, Any]:
     kept = Run.objects.get(number=number).alert
     assert isinstance(kept, dict)
     return kept
+
+
+def pods(number: int = 1) -> list[str]:
+    """Return the pods of the alerts that the run of this number was given, in their order."""
+    return [one["labels"]["pod"] for one in kept_alert(number)["alerts"]]

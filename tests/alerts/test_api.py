@@ -207,6 +207,6 @@ def test_admin__operator__looks_and_changes_nothing(tree: Tree, client: Any) -> 
     shown = client.get(f"/admin/alerts/alertgroup/{group.pk}/change/")
 
     assert "HighErrorRate" in listed.content.decode()
-    assert "5xx above 5 %" in shown.content.decode()
+    assert group.group_key in shown.content.decode()
     assert client.post(f"/admin/alerts/alertgroup/{group.pk}/change/", {"title": "x"}).status_code == 403
     assert client.get("/admin/alerts/alertgroup/add/").status_code == 403

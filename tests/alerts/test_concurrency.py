@@ -5,7 +5,7 @@ import pytest
 from controlplane.alerts.services import Ingested, Taken
 from controlplane.audit.selectors import audit_verify
 from controlplane.investigations.models import Message, Run, Thread
-from tests.alerts.support import alert, deliver, end_run, sender, the_group, webhook
+from tests.alerts.support import alert, deliver, end_run, pods, resolved, sender, the_group, webhook
 from tests.factories import make_tree
 from tests.support.threads import at_once
 
@@ -64,3 +64,17 @@ def test_ingest__delivery_while_the_run_ends__either_run_never_lost() -> None:
     assert joined.action in {Taken.STARTED, Taken.UPDATED}
     assert Run.objects.count() == 2
     assert "pod-b" in Run.objects.get(number=2).prompt or joined.action is Taken.STARTED
+    assert pods(2) == ["pod-a", "pod-b"]
+
+
+def test_ingest__resolved_while_the_run_ends__no_run_follows() -> None:
+    tree = make_tree()
+    am = sender(tree)
+    deliver(am, webhook())
+
+    ended, _ = at_once(lambda: deliver(am, resolved()), lambda: end_run(tree))
+
+    assert isinstance(ended, Ingested)
+    assert ended.action in {Taken.RESOLVED, Taken.UPDATED}
+    assert (Run.objects.count(), Message.objects.filter(delivered_at=None).count()) == (1, 0)
+    assert the_group().status == "resolved"

@@ -1,12 +1,15 @@
 """What deliveries of one group do: one run, told of what changes, not started again by repeats."""
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 from controlplane.alerts.models import AlertGroup
@@ -22,7 +25,7 @@ from controlplane.investigations.lifecycle import run_claim
 from controlplane.investigations.models import Message, Run, Thread
 from controlplane.investigations.services import message_post
 from controlplane.investigations.turns import RunControl
-from controlplane.runtimes.builtin.analysis.alert import read_alert
+from controlplane.runtimes.signals.alert import read_alert
 from tests.alerts.support import (
     active_runs,
     alert,
@@ -77,7 +80,6 @@ def test_ingest__first_firing__one_run_on_a_team_thread(tree: Tree, am: Actor) -
         "5xx above 5 %",
     )
     assert view.starts_at == group.starts_at
-    assert run.alert == group.last_payload
 
 
 def test_ingest__started__audited_with_the_investigation_in_one_chain(tree: Tree, am: Actor) -> None:
@@ -179,6 +181,23 @@ def test_ingest__fifty_messages_of_people_wait__not_told_now_but_later(tree: Tre
 
     assert (full.action, later.action) == (Taken.COALESCED, Taken.UPDATED)
     assert Message.objects.get(delivered_at=None).text.endswith("(HighErrorRate on pod-b); 2 fire now.")
+
+
+def test_ingest__fifty_messages_of_people_wait_when_it_resolves__told_by_the_next_delivery(
+    tree: Tree, am: Actor
+) -> None:
+    thread_id = deliver(am, webhook()).group.thread_id
+    assert thread_id is not None
+    for number in range(50):
+        message_post(actor=tree.system, thread_id=thread_id, text=str(number))
+
+    full = [deliver(am, body).action for body in (resolved(), resolved())]
+    Message.objects.update(delivered_at=clock.now())
+    later = [deliver(am, body).action for body in (resolved(), resolved())]
+
+    assert (full, later) == ([Taken.COALESCED] * 2, [Taken.UPDATED, Taken.RESOLVED])
+    assert Message.objects.get(delivered_at=None).text.endswith("is resolved: no alert of the group fires any more.")
+    assert (the_group().status, the_group().told_status) == ("resolved", "resolved")
 
 
 def test_ingest__repeat_within_the_window_after_the_end__only_counted(tree: Tree, am: Actor) -> None:
@@ -289,6 +308,27 @@ def test_ingest__coalesced_repeat__fixed_number_of_queries(
         response = client.post("/api/v1/alerts/alertmanager", body)
 
     assert response.json()["action"] == "coalesced"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_ingest__pure_repeat__writes_the_counters_alone(tree: Tree, am: Actor, ended: bool) -> None:
+    deliver(am, webhook())
+    if ended:
+        end_run(tree)
+
+    with CaptureQueriesContext(connection) as queries:
+        deliver(am, webhook())
+
+    (update,) = [query["sql"] for query in queries if query["sql"].startswith('UPDATE "alerts_alertgroup"')]
+    assert re.findall(r'"(\w+)" = ', update.partition("WHERE")[0]) == ["last_at", "deliveries"]
+
+
+def test_ingest__repeat_with_fewer_alerts__the_count_is_kept_too(am: Actor) -> None:
+    deliver(am, webhook(*map(alert, "ab")))
+
+    deliver(am, webhook(alert("b")))
+
+    assert (the_group().firing_count, the_group().deliveries, len(the_group().fingerprints)) == (1, 2, 2)
 
 
 def test_extended_message__after_the_turn_took_it_up__stays_pending_until_its_new_words_are_taken(am: Actor) -> None:

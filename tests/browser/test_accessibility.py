@@ -8,7 +8,9 @@ from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
 from controlplane.investigations.models import Thread
+from controlplane.runtimes.evaluation import CaseResult, SuiteResult
 from controlplane.runtimes.samples import load_sample
+from controlplane.runtimes.services import evaluation_record
 from tests.browser.support import Site, run_of, thread_path
 from tests.support.runs import wait_for_status
 from tests.web.support import Person
@@ -103,7 +105,12 @@ def test_pages__contrast_names_and_structure(
     page.goto(thread_path(failed))
     expect(page.locator(".step-end")).to_be_visible()
     assert_accessible(page)
-    for path in ("/app/", "/app/new", "/app/runs", "/app/runs?status=timeout", "/app/config/payments", "/nothing"):
+    cases = [
+        CaseResult("a-1", passed, 0.2, "healthy", "healthy", () if passed else ("why",)) for passed in (True, False)
+    ]
+    evaluation_record(result=SuiteResult("tracer", "builtin", cases, 0.5, {"right_category": 0.5}))
+    places = ("/app/", "/app/new", "/app/runs", "/app/runs?status=timeout", "/app/config/payments", "/app/evaluations")
+    for path in (*places, "/nothing"):
         page.goto(path)
         assert_accessible(page)
     stranger = site.visit(color_scheme=scheme)

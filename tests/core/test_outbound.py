@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import ipaddress
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.core.outbound import OutboundClient, OutboundError, OutboundPolicy, policy_from_settings
+from controlplane.core.outbound.bodies import BodyError, BoundedBody
 from controlplane.core.outbound.errors import CODES
 from controlplane.core.outbound.policy import parse_networks
 
@@ -269,4 +271,57 @@ def test_policy_from_settings__local_mode__loopback_alone(settings: Any) -> None
 
 
 def test_outbound_error__every_code__has_words() -> None:
-    assert all(str(OutboundError(code, "h")).endswith("(host h)") for code in CODES)
+    assert all(str(OutboundError(code, "h")).endswith(" (host h).") for code in CODES)
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "deflate", "gzip,identity", "zstd"])
+async def test_get__encoding_that_was_not_asked_for__is_refused_before_it_is_decoded(encoding: str) -> None:
+    bomb = gzip.compress(gzip.compress(b"0" * 20_000_000))
+    tracemalloc.start()
+    async with server(answering(bomb, headers=f"Content-Encoding: {encoding}\r\n")) as url:
+        assert await refusal(url) == "protocol_error"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 50), st.integers(1, 3))
+def test_bounded_body__gzip_in_pieces_and_members__is_the_plain_body(content: bytes, size: int, members: int) -> None:
+    sent = b"".join(gzip.compress(content) for _ in range(members))
+    body = BoundedBody("gzip", 10_000)
+    for start in range(0, len(sent), size):
+        body.feed(sent[start : start + size])
+    assert body.content == content * members
+
+
+def test_bounded_body__bomb__stops_within_the_bound() -> None:
+    body = BoundedBody("gzip", 1_000)
+    with pytest.raises(BodyError) as caught:
+        body.feed(gzip.compress(b"0" * 50_000_000))
+    assert (caught.value.code, len(body.content)) == ("too_large", 1_001)
+
+
+async def test_get__redirect_to_no_url__is_refused() -> None:
+    answer = b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n"
+
+    async def redirecting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+
+    async with server(redirecting) as url:
+        assert await refusal(url) == "redirect_refused"
+
+
+@pytest.mark.parametrize("address", ["168.63.129.16", "fd20:ce::254", "192.88.99.1", "3fff::1"])
+def test_policy__metadata_and_special_addresses__never_even_when_everything_private_is_open(address: str) -> None:
+    everything = OutboundPolicy(private_allow=parse_networks(["0.0.0.0/0", "::/0"]))
+    with pytest.raises(OutboundError) as caught:
+        everything.check(ipaddress.ip_address(address), "h")
+    assert caught.value.code == "address_denied"
+
+
+def test_policy__site_local__counts_as_private() -> None:
+    with pytest.raises(OutboundError) as caught:
+        OutboundPolicy().check(ipaddress.ip_address("fec0::1"), "h")
+    assert caught.value.code == "address_private"

@@ -14,7 +14,6 @@ from controlplane.investigations.lifecycle import (
     Claim,
     Outcome,
     lease_renew,
-    merged_text,
     run_claim,
     run_finish,
     run_suspend,
@@ -22,6 +21,7 @@ from controlplane.investigations.lifecycle import (
 )
 from controlplane.investigations.log import LeaseLost, append, new_event
 from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
+from controlplane.investigations.queueing import merged_text
 from controlplane.investigations.services import Started, message_post, question_answer
 from controlplane.runtimes.events import EventType, Question, QuestionItem, Result, Thought, ToolStart
 from tests.factories import Tree, actor_for_user, make_user

@@ -7,9 +7,9 @@ import pytest
 from controlplane.audit.models import AuditEvent
 from controlplane.core.actor import Role
 from controlplane.core.errors import AppError, Conflict, InvalidInput, NotFound, PermissionDenied
+from controlplane.investigations.inputs import MAX_ALERT_BYTES
 from controlplane.investigations.models import Artifact, Message, Run, Thread
 from controlplane.investigations.services import (
-    MAX_ALERT_BYTES,
     MAX_PROMPT_CHARS,
     artifact_content,
     investigation_start,

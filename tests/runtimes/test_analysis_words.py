@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.runtimes.builtin.analysis.alert import named_in, read_alert, without_names
 from controlplane.runtimes.builtin.analysis.facts import Facts
 from controlplane.runtimes.builtin.analysis.messages import (
     DATABASE_EVENTS,
@@ -16,10 +15,11 @@ from controlplane.runtimes.builtin.analysis.messages import (
     pull_cause,
     reported,
 )
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import SignKind
 from controlplane.runtimes.builtin.analysis.sizes import instance_size
 from controlplane.runtimes.builtin.questions import is_a_question, pointers_in
+from controlplane.runtimes.signals.alert import named_in, read_alert, without_names
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.figures import figure
 
 

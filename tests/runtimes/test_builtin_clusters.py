@@ -240,3 +240,11 @@ async def test_log__that_gives_orders__is_quoted_and_not_obeyed() -> None:
     )
     assert root(ran)[0] is not Category.HEALTHY
     assert {start.name for start in ran.starts} <= {"list_evidence", "query_events", "query_logs", "get_states"}
+
+
+async def test_pod__readiness_not_recorded__is_neither_sick_nor_called_ready() -> None:
+    unknown = pod(WELL) | {"containers": [{"name": "app", "restart_count": 1}], "conditions": []}
+    ran = await investigate(unknown)
+    assert ran.report.root_cause is None or ran.report.root_cause.object != WELL
+    assert f"Pod {WELL}" not in ran.text()
+    assert "pods are running and ready" not in ran.text()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.runtimes.sources.formats.parts import moment
+from controlplane.runtimes.loose_json import moment
 from tests.runtimes.test_builtin_clusters import CRASHING, OLD, SICK, WELL, crash_log
 from tests.support.evidence import (
     DATABASE,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.runtimes.builtin.analysis.changepoints import (
+from controlplane.runtimes.signals.changepoints import (
     change_point,
     concordance,
     deviation,
@@ -132,3 +132,9 @@ def test_ramp_start__short_level_or_step__is_none(values: list[float]) -> None:
 @given(values=SAMPLES, factor=FACTOR, shift=SHIFT)
 def test_ramp_start__scaled_and_shifted__is_the_same(values: list[float], factor: float, shift: int) -> None:
     assert ramp_start([factor * value + shift for value in values]) == ramp_start(values)
+
+
+@pytest.mark.parametrize("values", [[0.0, 5e-324] * 30, [0.0] * 40 + [5e-324] * 20, [0.0] * 40 + [1e-300] * 20])
+def test_change_point__values_near_nothing__never_divide_by_it(values: list[float]) -> None:
+    found = change_point(values)
+    assert found is None or found.score > 0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.runtimes.loose_json import leading_time, moment, number
 from controlplane.runtimes.sources.formats import FORMATS, format_of
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import leading_time, moment, number
 from controlplane.runtimes.sources.records import Happening, Level, LogLine, Record, Series, Skipped, State
 from tests.support.evidence import at, cloudwatch, deployment, insights, kube_event, log, metric, node, pod, rds_events
 
@@ -144,6 +144,23 @@ def test_pods__states_of_containers__are_read_in_the_flat_and_the_native_form() 
         137,
     )
     assert "container app: CrashLoopBackOff, exit code 137" in second.text
+
+
+@pytest.mark.parametrize(
+    ("change", "ready"),
+    [
+        ({}, None),
+        ({"conditions": [{"type": "Ready", "status": "Unknown"}]}, None),
+        ({"phase": "Pending"}, False),
+        ({"containers": [{"name": "app", "ready": True}, {"name": "proxy"}]}, None),
+        ({"containers": [{"name": "app", "ready": True}]}, True),
+        ({"containers": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, False),
+    ],
+)
+def test_pods__readiness__is_unknown_only_where_nothing_tells_it(change: dict[str, Any], ready: bool | None) -> None:
+    (state,) = read("k", {"pods": [{"name": "web-5f-abcde", "phase": "Running", **change}]})
+
+    assert state.facts["ready"] is ready
 
 
 def test_events__involved_object__is_named_without_its_kind() -> None:

@@ -19,9 +19,9 @@ import pytest
 
 from controlplane.runtimes import samples
 from controlplane.runtimes.builtin.analysis.facts import facts_from
+from controlplane.runtimes.loose_json import items, mapping, moment
 from controlplane.runtimes.report import Report
 from controlplane.runtimes.sources import snapshot_from_folder
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment
 from tests.runtimes.test_builtin_metamorphic import CASES as SMALL_CASES
 from tests.support.evidence import Ran, run_turn
 from tests.support.recordings import Service, alarm, shop_snapshot

@@ -256,3 +256,41 @@ def test_blame__listed_in_another_order__same_verdict(
     plain = blamed(services, calls)
     assert names(mixed) == names(plain)
     assert [blame.share for blame in mixed] == pytest.approx([blame.share for blame in plain])
+
+
+def test_blame__callee_behind_a_proxy_that_nobody_measures__explains_the_caller() -> None:
+    services = [Service("front", 0.3, 0.8), Service("store", 0.05, 0.55)]
+    assert names(blamed(services, [("front", "proxy"), ("proxy", "store")])) == ["store"]
+
+
+async def test_lone_service__slower_than_ever_recorded__is_no_healthy_one() -> None:
+    evidence = shop_snapshot([Service("front", 0.2, 1.0)], (), alarm("front"))
+    ran = await run_turn(evidence, alert=alarm("front"), prompt="Why?")
+    assert ran.report.root_cause is not None
+    assert (ran.report.root_cause.category, ran.report.root_cause.object) == (Category.UNKNOWN, "front")
+    assert "latency of front rose" in ran.report.summary
+
+
+async def test_noise_of_an_object_nobody_asked_about__leaves_the_system_healthy() -> None:
+    queue = Service("queue", 0.012, (0.012, 0.012, 0.012, 0.05, 0.05, 0.05), requests=1)
+    evidence = shop_snapshot([*QUIET, queue], [*CALLS, ("store", "queue")], alarm("front"))
+    ran = await run_turn(evidence, alert=alarm("front"), prompt="Why?")
+    assert ran.report.root_cause is not None
+    assert (ran.report.root_cause.category, ran.report.root_cause.object) == (Category.HEALTHY, "front")
+
+
+@pytest.mark.parametrize(
+    ("samples", "begins"),
+    [([0.3], timedelta()), ([0.3, 0.3], timedelta()), ([0.3] * 60, timedelta(days=115)), ([1.7e308] * 6, timedelta())],
+    ids=["one sample", "two samples", "long ago", "beyond any measure"],
+)
+async def test_lone_metric__too_little_or_not_of_the_time__is_no_proof_of_health(
+    samples: list[float], begins: timedelta
+) -> None:
+    evidence = shop_snapshot([Service("front", 0.3, samples)], (), None)
+    table = evidence["sources"]["metrics"]
+    table.pop("normal", None)
+    table["columns"] = [column for column in table["columns"] if column["metric"] == "latency"]
+    ran = await run_turn(evidence, alert=alarm("front", start=BEGIN + begins), prompt="Why?")
+    assert ran.report.root_cause is not None
+    assert ran.report.root_cause.category is Category.UNKNOWN

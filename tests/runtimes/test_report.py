@@ -1,9 +1,9 @@
 import pytest
 from pydantic import ValidationError
 
-from controlplane.runtimes.builtin.render import render_report
 from controlplane.runtimes.events import EventType, Thought, ToolEnd, event_schemas
 from controlplane.runtimes.interface import RuntimeEvent
+from controlplane.runtimes.render import render_report
 from controlplane.runtimes.report import Category, Claim, Hypothesis, Report, ReportStatus, RuledOut, Severity
 
 HYPOTHESIS = Hypothesis(

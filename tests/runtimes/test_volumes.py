@@ -1,6 +1,7 @@
 """Volumes of trouble: what counts as slow or failing, weighted by traffic, whatever the unit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -202,4 +203,46 @@ def test_volumes__a_sample_worse__never_less_excess(values: list[float], extra: 
     place = extra % len(values)
     worse = [value + (1.0 if index == place else 0.0) for index, value in enumerate(values)]
     traffic = requests(samples=len(values))
-    assert slow(latency(worse), traffic).excess >= slow(latency(values), traffic).excess - 1e-9
+    before, after = (
+        volumes([latency(one), traffic], Trouble.SLOW, since=BEGIN)["front"].excess for one in (values, worse)
+    )
+    assert after >= before - 1e-9
+
+
+def test_volumes__traffic_sampled_at_other_times__is_taken_from_the_nearest() -> None:
+    later = metric_fact("front", "requests", [100.0] * SAMPLES, statistic="Sum", start=BEGIN + STEP / 3)
+    finer = metric_fact("front", "requests", [20.0] * (SAMPLES * 5), statistic="Sum")
+    finer = replace(finer, times=tuple(BEGIN + STEP / 5 * index for index in range(SAMPLES * 5)))
+    plain = slow(latency([0.6] * SAMPLES), requests(100))
+    for traffic in (later, finer):
+        assert slow(latency([0.6] * SAMPLES), traffic).excess == pytest.approx(plain.excess, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "values", "expected"),
+    [
+        ("error_rate", "", [0.2] * SAMPLES, True),
+        ("error_rate", "", [0.002] * SAMPLES, False),
+        ("errors_percent", "", [20.0] * SAMPLES, True),
+        ("error_ratio", "ratio", [0.2] * SAMPLES, True),
+        ("errors", "", [20.0] * SAMPLES, True),
+        ("errors", "", [1.0] * SAMPLES, False),
+    ],
+)
+def test_volumes__failures_without_traffic__a_share_or_a_count(
+    metric: str, unit: str, values: list[float], expected: bool
+) -> None:
+    normal = [value / 1000 for value in [values[0]] * 40] if expected else [values[0] / 2] * 40
+    fact = metric_fact("front", metric, values, unit=unit, normal=normal)
+    assert failing(fact).significant is expected
+
+
+def test_volumes__several_routes_and_a_network_device__only_requests_count_all_of_them() -> None:
+    routes = [
+        replace(requests(count), id=f"front.requests.{number}", statistic=f"Sum, route /{number}")
+        for number, count in enumerate((60.0, 40.0, 0.0))
+    ]
+    device = metric_fact("front", "network_receive_bytes", [1e9] * SAMPLES, unit="Bytes/Second")
+    found = slow(latency([0.6] * SAMPLES), *routes, device)
+    assert found.excess == pytest.approx(slow(latency([0.6] * SAMPLES), requests(100)).excess)
+    assert found.ids == ("front.latency.Average", *(route.id for route in routes))

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from controlplane.runtimes.builtin.analysis.alert import read_alert
 from controlplane.runtimes.builtin.analysis.case import Case, case_of
 from controlplane.runtimes.builtin.analysis.facts import CallsFact, Facts, MetricFact
+from controlplane.runtimes.signals.alert import read_alert
 from controlplane.runtimes.sources.records import baseline_of
 from tests.support.evidence import flat, snapshot
 

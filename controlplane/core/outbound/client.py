@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
+from controlplane.core.outbound.bodies import ACCEPTED, BodyError, BoundedBody
 from controlplane.core.outbound.errors import OutboundError
 from controlplane.core.outbound.policy import OutboundPolicy, policy_from_settings
 from controlplane.core.outbound.transport import GuardedTransport
@@ -61,7 +62,7 @@ class OutboundClient:
             follow_redirects=False,
             trust_env=False,
             timeout=httpx.Timeout(timeout_s),
-            headers={"User-Agent": "opensre-controlplane"},
+            headers={"User-Agent": "opensre-controlplane", "Accept-Encoding": ACCEPTED},
         )
 
     async def __aenter__(self) -> Self:
@@ -113,7 +114,7 @@ class OutboundClient:
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or location is None:
                 return answer
-            asked = replace(asked, url=urljoin(asked.url, location), params=None)
+            asked = replace(asked, url=_joined(asked.url, location, host), params=None)
             if _origin(asked.url) != origin:
                 raise OutboundError("redirect_refused", host)
             if answer.status == 303:
@@ -124,12 +125,13 @@ class OutboundClient:
         async with self._client.stream(
             asked.method, asked.url, params=asked.params, headers=asked.headers, content=asked.content
         ) as response:
-            body = bytearray()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > self._max_bytes:
-                    raise OutboundError("too_large", host)
-            return Answer(response.status_code, dict(response.headers), bytes(body))
+            try:
+                body = BoundedBody(response.headers.get("content-encoding", ""), self._max_bytes)
+                async for part in response.aiter_raw():
+                    body.feed(part)
+            except BodyError as error:
+                raise OutboundError(error.code, host) from None
+            return Answer(response.status_code, dict(response.headers), body.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,13 @@ def host_of(url: str) -> str:
     except OutboundError:
         return ""
     return _parsed(url).raw_host.decode("ascii", "replace").lower()
+
+
+def _joined(url: str, location: str, host: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:  # no URL at all
+        raise OutboundError("redirect_refused", host) from None
 
 
 def _checked_host(url: str) -> str:

@@ -25,5 +25,5 @@ class OutboundError(Exception):
     def __init__(self, code: str, host: str = "") -> None:
         self.code = code
         self.host = host
-        where = f" (host {host})" if host else ""
-        super().__init__(f"{CODES[code]}{where}")
+        words = CODES[code]
+        super().__init__(f"{words.rstrip('.')} (host {host})." if host else words)

@@ -13,10 +13,15 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Addresses that hand out an instance's credentials although they are no link-local ones. Sources: the providers' pages
-#: on instance metadata (Alibaba Cloud 100.100.100.200, AWS fd00:ec2::254, Oracle Cloud 192.0.0.192).
-METADATA: Final = tuple(ipaddress.ip_address(text) for text in ("100.100.100.200", "fd00:ec2::254", "192.0.0.192"))
+#: on instance metadata (Alibaba Cloud, AWS over IPv6, Oracle Cloud, Azure's wire server, Google over IPv6).
+METADATA: Final = tuple(
+    ipaddress.ip_address(text)
+    for text in ("100.100.100.200", "fd00:ec2::254", "192.0.0.192", "168.63.129.16", "fd20:ce::254")
+)
 #: Prefixes in which an IPv4 address hides in an IPv6 one: NAT64 (RFC 6052) and 6to4 (RFC 3056).
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+#: Special although Python's tables say nothing of them: relays of 6to4 (RFC 7526), documentation (RFC 9637).
+_SPECIAL: Final = (ipaddress.ip_network("192.88.99.0/24"), ipaddress.ip_network("3fff::/20"))
 _SHARED: Final = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, neither private nor global to Python
 
 
@@ -70,8 +75,10 @@ def _unwrapped(address: Address) -> Address:
 
 
 def _is_private(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:  # fec0::/10, deprecated by RFC 3879
+        return True
     return address.is_private or address.is_loopback or (address.version == 4 and address in _SHARED)
 
 
 def _is_reserved(address: Address) -> bool:
-    return address.is_reserved and not address.is_loopback
+    return (address.is_reserved and not address.is_loopback) or any(address in network for network in _SPECIAL)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.alert import AlertView
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import Facts
 from controlplane.runtimes.builtin.analysis.signs import SignKind
 from controlplane.runtimes.builtin.analysis.verdict import Verdict
+from controlplane.runtimes.loose_json import items, mapping, text
 from controlplane.runtimes.report import (
     Category,
     Claim,
@@ -19,7 +19,7 @@ from controlplane.runtimes.report import (
     Severity,
     TimelineEntry,
 )
-from controlplane.runtimes.sources.formats.parts import items, mapping, text
+from controlplane.runtimes.signals.alert import AlertView
 
 _SEVERITIES: Final = {
     "critical": Severity.CRITICAL,

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from controlplane.runtimes.builtin.analysis.facts import Facts, facts_from
 from controlplane.runtimes.evidence import Observation
+from controlplane.runtimes.loose_json import mapping, whole
 from controlplane.runtimes.report import NotChecked
-from controlplane.runtimes.sources.formats.parts import mapping, whole
 
 MOST_CALLS: Final = 24
 _PAGE: Final = {

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.alert import named_in
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, StateFact
-from controlplane.runtimes.builtin.analysis.metrics import Measure, name_words
 from controlplane.runtimes.report import Claim
+from controlplane.runtimes.signals.alert import named_in
+from controlplane.runtimes.signals.measures import Measure, name_words
 
 _MEASURES: Final = {
     Measure.CPU: "cpu processor cores",

@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from controlplane.runtimes.builtin.analysis.alert import AlertView, read_alert
 from controlplane.runtimes.builtin.analysis.case import Case, case_of
 from controlplane.runtimes.builtin.analysis.facts import Facts, facts_from
 from controlplane.runtimes.builtin.analysis.verdict import Verdict, decide
 from controlplane.runtimes.builtin.compose import report_of
 from controlplane.runtimes.builtin.investigation import MOST_CALLS, Investigation, Step
 from controlplane.runtimes.builtin.questions import Pointers, answer_about, is_a_question, pointers_in
-from controlplane.runtimes.builtin.render import one_line, render_report
 from controlplane.runtimes.events import EventType, Result, Thought, ToolEnd, Usage
 from controlplane.runtimes.evidence import Observation
 from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
+from controlplane.runtimes.loose_json import mapping
+from controlplane.runtimes.render import one_line, render_report
 from controlplane.runtimes.report import Claim, Report
-from controlplane.runtimes.sources.formats.parts import mapping
+from controlplane.runtimes.signals.alert import AlertView, read_alert
 
 _NAMES: Final = {
     "query_metrics": "metrics",

@@ -6,6 +6,7 @@ a list of objects, most likely first; it is right when the injected one leads it
 "investigated" with an alarm at the same object, and the right answer is an empty list.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +16,10 @@ from controlplane.core.strict_json import parse_json
 from controlplane.runtimes.evaluation.results import CaseResult, SuiteResult
 from controlplane.runtimes.evaluation.running import CaseError, CaseRun, run_case
 from controlplane.runtimes.interface import AgentRuntime
+from controlplane.runtimes.loose_json import mapping, text
 from controlplane.runtimes.report import Category
-from controlplane.runtimes.sources.folders.files import UnreadableError
+from controlplane.runtimes.sources.folders.files import UnreadableError, open_folder, read_bytes
 from controlplane.runtimes.sources.folders.metric_tables import GRAPH, NORMAL, MetricTable, parse_graph, parse_table
-from controlplane.runtimes.sources.formats.parts import mapping, text
 from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_from_folder
 
 ANSWER: Final = "answer.json"
@@ -26,6 +27,7 @@ QUIET_SHARES: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
 #: Below this confidence a hypothesis is a mere possibility and names nobody.
 LEAST_CONFIDENCE: Final = 0.4
 _MOST_BYTES: Final = 8 * 1024 * 1024
+_LEVELS: Final = 2  # of folders from the system's own to that of a case
 
 
 def run_petshop(runtime: AgentRuntime, path: Path) -> SuiteResult:
@@ -37,6 +39,9 @@ def run_petshop(runtime: AgentRuntime, path: Path) -> SuiteResult:
     folders = sorted(answer.parent for answer in path.rglob(ANSWER))
     if not folders:
         raise CaseError(f"{path} holds no case: no folder below it has an {ANSWER}")
+    shallow = [folder for folder in folders if len(folder.relative_to(path).parts) < _LEVELS]
+    if shallow:
+        raise CaseError(f"{path} is too deep: name the folder above the one that holds {GRAPH}")
     issues = [_issue(runtime, folder, path) for folder in folders]
     alerts = {folder.parent.parent: _object(folder / "alert.json") for folder in folders}
     quiet = [case for system, alert in alerts.items() for case in _quiet(runtime, system, alert, path)]
@@ -137,11 +142,20 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _bytes(path: Path) -> bytes:
+    """Return a file that is an ordinary one and no link.
+
+    Raises:
+        CaseError: it is none, too large, or may not be read.
+    """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise CaseError(f"{path} cannot be read ({error.strerror or 'error'})") from None
-    if len(raw) > _MOST_BYTES:
-        raise CaseError(f"{path} has more than {_MOST_BYTES:,} bytes")
-    return raw
+        folder = open_folder(path.parent)
+    except AppError as error:
+        raise CaseError(f"{path.parent}: {error.detail}") from None
+    try:
+        return read_bytes(folder, path.name, _MOST_BYTES)
+    except FileNotFoundError:
+        raise CaseError(f"{path} does not exist") from None
+    except UnreadableError as error:
+        raise CaseError(f"{path} {error}") from None
+    finally:
+        os.close(folder)

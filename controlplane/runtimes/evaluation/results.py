@@ -36,7 +36,10 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """All cases of a suite. ``score`` is the share that passed; ``totals`` are the suite's own figures, by name."""
+    """All cases of a suite.
+
+    ``score`` is the suite's figure of merit, 0 to 1; ``totals`` are the suite's own figures, by name.
+    """
 
     suite: str
     runtime: str

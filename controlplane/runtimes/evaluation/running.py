@@ -1,6 +1,7 @@
 """Running one case: a turn of a runtime over recorded evidence, without a thread, a log or a database."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from controlplane.runtimes.events import Result
 from controlplane.runtimes.interface import AgentRuntime, RuntimeEvent, TurnContext
 from controlplane.runtimes.report import Report
 from controlplane.runtimes.sources.tools import toolbox_for_snapshot
+
+logger = logging.getLogger(__name__)
 
 PROMPT = "Why did this alert go off?"
 _NOBODY = UUID(int=0)
@@ -63,7 +66,11 @@ def run_case(runtime: AgentRuntime, snapshot: Mapping[str, Any], *, prompt: str 
         control=_Alone(),
     )
     began = time.perf_counter()
-    result = asyncio.run(_last(runtime, turn))
+    try:
+        result = asyncio.run(_last(runtime, turn))
+    except Exception:  # a runtime that breaks fails its case, and the suite goes on
+        logger.exception("evaluation.runtime_failed runtime=%s", runtime.name)
+        result = None
     seconds = time.perf_counter() - began
     return CaseRun(result.report if result else None, seconds, toolbox.calls, frozenset(toolbox.sources_read))
 

@@ -16,8 +16,8 @@ from controlplane.core.errors import AppError
 from controlplane.runtimes.evaluation.results import CaseResult, SuiteResult
 from controlplane.runtimes.evaluation.running import CaseError, CaseRun, run_case
 from controlplane.runtimes.interface import AgentRuntime
+from controlplane.runtimes.loose_json import items, mapping, text
 from controlplane.runtimes.report import Report
-from controlplane.runtimes.sources.formats.parts import items, mapping, text
 from controlplane.runtimes.sources.snapshot import snapshot_from_folder
 
 ANSWER: Final = "answer.yml"
@@ -120,7 +120,8 @@ def _reasons(answer: Mapping[str, Any], run: CaseRun) -> Iterator[str]:
 
 def _answer(folder: Path) -> Mapping[str, Any]:
     try:
-        return mapping(yaml.safe_load((folder / ANSWER).read_text("utf-8")))
+        # The base loader makes texts of everything: a keyword such as "yes" stays the word it is.
+        return mapping(yaml.load((folder / ANSWER).read_text("utf-8"), yaml.BaseLoader))  # noqa: S506 (it makes texts alone)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CaseError(f"{folder.name}/{ANSWER} cannot be read ({type(error).__name__})") from None
 

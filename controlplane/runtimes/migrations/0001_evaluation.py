@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=controlplane.core.ids.new_id, editable=False, primary_key=True, serialize=False)),
                 ('suite', models.CharField(max_length=32)),
                 ('runtime', models.CharField(max_length=32)),
-                ('score', models.FloatField(help_text='Share of the cases that passed, 0 to 1.')),
+                ('score', models.FloatField(help_text="The suite's figure of merit, 0 to 1.")),
                 ('result', models.JSONField(help_text='As the command prints it with --json.')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from controlplane.core.errors import AppError
 from controlplane.core.redaction import redact_json, redact_text
+from controlplane.core.text import visible
 from controlplane.runtimes.events import ToolEnd, ToolStart
 from controlplane.runtimes.evidence import JsonValue, Observation, ToolResult
 from controlplane.runtimes.toolbox.bounds import Bounded, OutputBounder
@@ -187,7 +188,7 @@ class Toolbox:
         result = ToolResult(
             ok=True,
             observations=observations,
-            text=bounded.text,
+            text=visible(bounded.text),
             truncated=bounded.truncated or left_out > 0,
             hint=hint,
         )
@@ -257,11 +258,11 @@ async def _stream(text: str | Iterable[str] | AsyncIterable[str]) -> AsyncIterab
 
 
 def _observation(id_: str, draft: Draft) -> Observation:
-    quote = redact_text(draft.quote)
+    quote = visible(redact_text(draft.quote))
     return Observation(
         id=id_,
         source=draft.source[:_NAME_CHARS],
-        object=redact_text(draft.object)[:_NAME_CHARS],
+        object=visible(redact_text(draft.object))[:_NAME_CHARS],
         kind=draft.kind,
         at=draft.at,
         value=redact_json(draft.value),

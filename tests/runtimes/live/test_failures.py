@@ -83,7 +83,7 @@ async def test_source__nobody_listens__says_that_it_cannot_be_reached(kind: str)
         probe.bind(("127.0.0.1", 0))
         said = await missing_of(source(f"http://127.0.0.1:{probe.getsockname()[1]}", kind))
 
-    assert said == "could not be read: The server cannot be reached. (host 127.0.0.1)"
+    assert said == "could not be read: The server cannot be reached (host 127.0.0.1)."
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,6 +213,22 @@ async def test_headers_and_tenant__configured__are_sent(peer: Peer) -> None:
 
     sent = peer.asked[0].headers
     assert (sent["x-scope-orgid"], sent["x-team"], sent["x-api-key"]) == ("team-a", "a", SECRET)
+
+
+async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Peer) -> None:
+    entry = {"kind": "prometheus", "url": peer.url, "headers": {"X-Template": "a$${TEAM}b"}}
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
+    await info_of(made)
+
+    assert {one.headers["x-template"] for one in peer.asked} == {"a${TEAM}b"}
+
+
+async def test_credentials__escaped_reference_stored_earlier__nothing_is_sent_and_it_is_said(peer: Peer) -> None:
+    entry = {"kind": "prometheus", "url": peer.url, "auth": {"type": "bearer", "token": "$${literal}"}}
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
+
+    assert await missing_of(made) == "was not asked: its configuration breaks the rules of the section"
+    assert peer.asked == []
 
 
 async def test_url__with_a_path__is_kept(peer: Peer) -> None:

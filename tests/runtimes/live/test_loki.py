@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.runtimes.sources.records import Level
-from tests.runtimes.live.peer import Asked, Peer, Raw, serving, success
+from tests.runtimes.live.peer import Asked, Peer, Raw, failure, matches, serving, success
 from tests.runtimes.live.support import EVERYTHING, alert, info_of, source
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
@@ -89,8 +89,73 @@ async def test_log_lines__oldest_first_with_level_and_message_from_the_line_or_i
 async def test_log_lines__alert_on_nothing_that_logs__loud_lines_of_all_streams(peer: Peer) -> None:
     info = await info_of(source(peer.url, "loki", alert=alert(START, service="unheard-of")))
 
-    assert query_of(peer).first("query") == '{app=~".+"} |~ `(?i)error|warn|fatal|panic|exception`'
-    assert "names no object that has logs" in info.problems[0]
+    loud = " |~ `(?i)error|warn|fatal|panic|exception`"
+    assert sorted(one.first("query") for one in peer.to("/query_range")) == [
+        f'{{namespace="", app="", level=~".+"}}{loud}',
+        f'{{namespace="", app=~".+"}}{loud}',
+        f'{{namespace=~".+"}}{loud}',
+    ]
+    assert info.problems == (
+        "the alert names no object that has logs: read are lines that speak of errors, of all streams",
+    )
+
+
+async def test_log_lines__streams_without_the_first_label__are_read_too(peer: Peer) -> None:
+    own = [stream([(5, "ERROR disk full")], job="varlogs", filename="/var/log/syslog")]
+
+    def respond_by_stream(asked: Asked) -> Raw:
+        if asked.path.endswith("/labels"):
+            return success(["app", "filename", "job", "__stream_shard__"])
+        if "query_range" in asked.path:
+            fitting = [one for one in (*STREAMS, *own) if matches(asked.first("query"), one["stream"])]
+            return success({"resultType": "streams", "result": fitting})
+        return success([])
+
+    peer.respond = respond_by_stream
+    lines = (await source(peer.url, "loki", alert=alert(START)).log_lines(EVERYTHING)).records
+
+    assert lines[-1].message == "ERROR disk full"
+    assert sorted(one.message for one in lines).count("shutting down") == 1
+    assert len(lines) == 6
+
+
+async def test_log_lines__more_labels_than_are_asked_by__says_which_streams_were_read(peer: Peer) -> None:
+    def many(asked: Asked) -> Raw:
+        named = [f"own_{letter}" for letter in "abcd"] + ["job", "app", "level"]
+        return success(named) if asked.path.endswith("/labels") else respond(asked)
+
+    peer.respond = many
+    info = await info_of(source(peer.url, "loki", alert=alert(START)))
+
+    assert len(peer.to("/query_range")) == 5
+    assert info.problems[0].endswith("of all streams with a label job or app or own_a or own_b or own_c")
+
+
+async def test_log_lines__values_of_one_label_fail__said_and_the_others_decide(peer: Peer) -> None:
+    def failing(asked: Asked) -> Raw:
+        if asked.path.endswith("/label/pod/values"):
+            return failure(500, "internal", "too many values")
+        return success([*LABELS, "pod"]) if asked.path.endswith("/labels") else respond(asked)
+
+    peer.respond = failing
+    made = source(peer.url, "loki", alert=alert(START, app="checkout"))
+
+    assert len((await made.log_lines(EVERYTHING)).records) == 5
+    assert query_of(peer).first("query").startswith('{app=~"checkout|')
+    assert (await info_of(made)).problems == ("The server answers with an error (HTTP 500): too many values.",)
+
+
+async def test_log_lines__one_of_several_queries_fails__said_and_the_other_lines_are_kept(peer: Peer) -> None:
+    def failing(asked: Asked) -> Raw:
+        if '{namespace=""' in asked.first("query"):
+            return failure(429, "limit", "slow down")
+        return respond(asked)
+
+    peer.respond = failing
+    made = source(peer.url, "loki", alert=alert(START))
+
+    assert len((await made.log_lines(EVERYTHING)).records) == 5
+    assert any("gets too many requests" in problem for problem in (await info_of(made)).problems)
 
 
 async def test_log_lines__as_many_as_are_read__says_that_there_may_be_more(peer: Peer) -> None:

@@ -1,5 +1,6 @@
 """A Prometheus as a source: what is asked, what comes back, what is said about what did not."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.runtimes.sources.records import Link
+from controlplane.runtimes.sources.live.endpoint import Endpoint
+from controlplane.runtimes.sources.live.http import JsonApi, client_for
+from controlplane.runtimes.sources.live.prometheus import PrometheusSource
+from controlplane.runtimes.sources.live.source import Reading
+from controlplane.runtimes.sources.records import Link, Series
 from controlplane.runtimes.sources.source import Query
 from tests.runtimes.live.peer import Peer, PrometheusStub, answer, failure, serving
 from tests.runtimes.live.support import EVERYTHING, alert, evidence, info_of, series_of, source
@@ -267,43 +272,6 @@ async def test_states__firing_alerts__are_monitors() -> None:
     assert "since 2026-11-02 08:58:12 UTC" in state.text
 
 
-async def test_states__kube_state_metrics__are_pods_deployments_and_nodes() -> None:
-    def pod(name: str, value: float = 1, **labels: str) -> tuple[dict[str, str], Any]:
-        return family(f"kube_pod_{name}", namespace="shop", pod="checkout-5d8f-abcde", **labels), lambda _: value
-
-    workloads = [
-        pod("status_phase", phase="Running"),
-        pod("info", node="node-2", created_by_name="checkout-5d8f"),
-        pod("container_status_waiting_reason", container="app", reason="CrashLoopBackOff"),
-        pod("container_status_last_terminated_reason", container="app", reason="OOMKilled"),
-        pod("container_status_last_terminated_exitcode", 137, container="app"),
-        pod("container_status_restarts_total", 9, container="app"),
-        (family("kube_deployment_spec_replicas", namespace="shop", deployment="checkout"), lambda _: 3),
-        (family("kube_deployment_status_replicas_available", namespace="shop", deployment="checkout"), lambda _: 1),
-    ]
-    nodes: list[tuple[dict[str, str], Any]] = [
-        (family("kube_node_status_condition", node="node-2", condition=name, status=status), lambda _: 1)
-        for name, status in (("Ready", "false"), ("MemoryPressure", "true"), ("DiskPressure", "false"))
-    ]
-    stub = PrometheusStub(
-        series=[labels for labels, _ in (*workloads, *nodes)],
-        answers=[("kube_node_status_condition ==", nodes), ("kube_pod_status_phase|", workloads)],
-    )
-    with serving(Peer(stub.respond)) as peer:
-        made = source(peer.url, alert=alert(START, namespace="shop"))
-        found = {state.object: state for state in (await made.states(EVERYTHING)).records}
-
-    assert found["checkout"].facts["ready"] == 1
-    assert found["checkout"].facts["desired"] == 3
-    assert (found["node-2"].facts["ready"], found["node-2"].facts["pressures"]) == (False, ["memory_pressure"])
-    crashing = found["checkout-5d8f-abcde"]
-    (container,) = crashing.facts["containers"]
-    assert (container["reason"], container["last_reason"], container["last_exit_code"]) == (
-        "CrashLoopBackOff", "OOMKilled", 137,
-    )  # fmt: skip
-    assert (crashing.facts["ready"], crashing.facts["owner"]) == (False, "checkout-5d8f")
-
-
 async def test_links__service_graph__who_calls_whom() -> None:
     name = "traces_service_graph_request_total"
     calls: list[tuple[dict[str, str], Any]] = [
@@ -334,23 +302,56 @@ async def test_series__one_query_refused__said_and_the_others_are_there(peer: Pe
     assert any(f"The server could not answer the query (HTTP 422): {refused}" in one for one in problems)
 
 
-async def test_series__some_queries_never_answered__the_others_are_kept(peer: Peer) -> None:
-    from controlplane.runtimes.sources.live.endpoint import Endpoint
-    from controlplane.runtimes.sources.live.prometheus import PrometheusSource
-
+def hanging(peer: Peer, text: str, *, catalogue_s: float = 0.0) -> None:
+    """Make the peer answer no query with a text in it, and every question about its catalogue after a while."""
     stub = shop()
 
     def respond(asked: Any) -> Any:
-        if "histogram_quantile" in asked.first("query"):
+        if text in asked.first("query"):
+            peer._over.wait(10)
+        elif "/query_range" not in asked.path:
+            peer._over.wait(catalogue_s)
+        return stub.respond(asked)
+
+    peer.respond = respond
+
+
+@pytest.mark.parametrize("catalogue_s", [0.0, 0.06])
+async def test_series__one_query_never_answered__the_others_are_kept(peer: Peer, catalogue_s: float) -> None:
+    hanging(peer, "histogram_quantile", catalogue_s=catalogue_s)
+    made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=1.0)
+    found = await series_of(made)
+
+    assert ("http_requests_error_percent", "checkout") in found
+    problems = (await info_of(made)).problems
+    assert any("not answered in time" in problem for problem in problems)
+    assert not any("Not everything was answered" in problem for problem in problems)
+
+
+async def test_collect__cut_off_while_series_are_asked__what_was_answered_is_kept(peer: Peer) -> None:
+    hanging(peer, "histogram_quantile")
+    endpoint = Endpoint("mon", "prometheus", peer.url)
+    made = PrometheusSource(endpoint, alert=alert(START, service="checkout"))
+    reading = Reading(made.kinds)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.8), client_for(endpoint) as client:
+            await made.collect(JsonApi(endpoint, client), reading)
+
+    assert "http_requests_error_percent" in {one.metric for one in reading.records[Series]}
+
+
+async def test_collect__metadata_never_answered__series_are_read(peer: Peer) -> None:
+    stub = shop()
+
+    def respond(asked: Any) -> Any:
+        if asked.path.endswith("/metadata"):
             peer._over.wait(10)
         return stub.respond(asked)
 
     peer.respond = respond
     made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=0.8)
-    found = await series_of(made)
 
-    assert ("http_requests_error_percent", "checkout") in found
-    assert any("not answered in time" in problem for problem in (await info_of(made)).problems)
+    assert ("http_requests_error_percent", "checkout") in await series_of(made)
 
 
 async def test_query_metrics__live_series__cite_the_query(peer: Peer) -> None:

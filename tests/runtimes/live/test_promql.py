@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.live.plan import MOST_EXPRESSIONS, Catalogue, planned
 from controlplane.runtimes.sources.live.promql import (
     RECIPES,
@@ -144,13 +144,23 @@ def test_recipes__names__are_judged_as_what_they_measure(name: str, measure: Mea
         (
             ["http_requests_total", "http_request_duration_seconds_bucket"],
             ["service", "status", "le"],
-            ["http_requests_rate", "http_requests_error_percent", "http_requests_duration_p99"],
+            [
+                "http_requests_rate",
+                "http_requests_error_percent",
+                "http_requests_duration",
+                "http_requests_duration_p99",
+            ],
         ),
         (["http_requests_total"], ["job"], ["http_requests_rate"]),
         (
             ["http_server_request_duration_seconds_bucket", "http_server_request_duration_seconds_count"],
             ["service_name", "http_response_status_code"],
-            ["http_server_request_rate", "http_server_request_error_percent", "http_server_request_duration_p99"],
+            [
+                "http_server_request_rate",
+                "http_server_request_error_percent",
+                "http_server_request_duration",
+                "http_server_request_duration_p99",
+            ],
         ),
         (["prometheus_http_requests_total"], ["job", "code"], []),
     ],

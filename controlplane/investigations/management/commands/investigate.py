@@ -17,7 +17,8 @@ from controlplane.core.errors import AppError
 from controlplane.core.permissions import Action
 from controlplane.core.strict_json import parse_json
 from controlplane.investigations.following import follow
-from controlplane.investigations.services import MAX_ALERT_BYTES, Started, investigation_start
+from controlplane.investigations.inputs import MAX_ALERT_BYTES
+from controlplane.investigations.services import Started, investigation_start
 from controlplane.investigations.terminal import TerminalView
 from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.selectors import team_for

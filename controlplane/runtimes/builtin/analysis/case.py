@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from controlplane.runtimes.builtin.analysis.alert import AlertView, named_in
 from controlplane.runtimes.builtin.analysis.facts import Facts, StateFact, pods
 from controlplane.runtimes.builtin.analysis.incidents import (
     Incident,
@@ -16,13 +15,14 @@ from controlplane.runtimes.builtin.analysis.incidents import (
     way_back,
     within,
 )
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.reports import log_signs, platform_signs
 from controlplane.runtimes.builtin.analysis.signs import Signs
 from controlplane.runtimes.builtin.analysis.sizes import InstanceSize, instance_size
 from controlplane.runtimes.builtin.analysis.vitals import Vital, vital_of, vital_signs
 from controlplane.runtimes.builtin.analysis.workloads import is_sick, workload_signs
-from controlplane.runtimes.sources.formats.parts import mapping, number, text, whole
+from controlplane.runtimes.loose_json import mapping, number, text, whole
+from controlplane.runtimes.signals.alert import AlertView, named_in
+from controlplane.runtimes.signals.measures import Measure
 
 _WRITE: Final = re.compile(
     r"^\s*(?:insert|update|delete|copy|merge|replace|create|alter|vacuum|truncate|reindex)\b", re.IGNORECASE

@@ -10,8 +10,8 @@ from controlplane.runtimes.builtin.analysis.facts import Pod, distinct, pods
 from controlplane.runtimes.builtin.analysis.messages import dependency_in
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.builtin.analysis.workloads import is_sick
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.report import ActionItem, Category, Claim
-from controlplane.runtimes.sources.formats.parts import text
 
 
 @dataclass(frozen=True, slots=True)

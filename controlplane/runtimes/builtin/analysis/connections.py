@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, Story, act, cited, from_signs, inferred, seen
 from controlplane.runtimes.builtin.analysis.case import Case
-from controlplane.runtimes.builtin.analysis.changepoints import concordance
 from controlplane.runtimes.builtin.analysis.facts import distinct
 from controlplane.runtimes.builtin.analysis.loads import dominates
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.builtin.analysis.vitals import Vital
 from controlplane.runtimes.report import Category
+from controlplane.runtimes.signals.changepoints import concordance
+from controlplane.runtimes.signals.measures import Measure
 
 _IDLE = 0.4  # share of waiting on the client from which sessions count as idle
 _EXPLAINS = frozenset(

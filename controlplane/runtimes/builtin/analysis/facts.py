@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from controlplane.runtimes.evidence import Observation, ObservationKind, TimeRange
-from controlplane.runtimes.sources.formats.parts import flag, items, mapping, moment, number, objects, text, whole
+from controlplane.runtimes.loose_json import flag, items, mapping, moment, number, objects, text, whole
 from controlplane.runtimes.sources.records import Baseline
 
 
@@ -165,12 +165,13 @@ def _take_state(facts: Facts, observation: Observation, value: Mapping[str, Any]
 
 
 _MOST_SAMPLES: Final = 1_000
+_MOST_VALUE: Final = 1e100  # beyond it sums and squares overflow, and nothing measured is that large
 
 
 def _metric(observation: Observation, value: Mapping[str, Any]) -> MetricFact | None:
     start, listed = moment(value.get("start")), items(value.get("values"))[:_MOST_SAMPLES]
     values = tuple(sample for sample in (number(item) for item in listed) if sample is not None)
-    if start is None or not values or len(values) != len(listed):
+    if start is None or not values or len(values) != len(listed) or max(map(abs, values)) > _MOST_VALUE:
         return None
     step = number(value.get("step_s"))
     offsets = [number(item) for item in items(value.get("offsets_s"))[:_MOST_SAMPLES]]
@@ -227,11 +228,11 @@ def _log(observation: Observation, value: Mapping[str, Any]) -> LogFact:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of a pod; exit code and reason are of now, else of its last end."""
+    """A container of a pod; exit code and reason are of now, else of its last end. ``ready`` may be unknown."""
 
     name: str
     image: str
-    ready: bool
+    ready: bool | None
     waiting: bool
     restarts: int
     reason: str
@@ -243,13 +244,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
+    """A pod; ``ready`` is ``None`` where its source does not tell, which is no sign of anything."""
+
     id: str
     name: str
     owner: str
     node: str
     phase: str
     reason: str
-    ready: bool
+    ready: bool | None
     terminating: bool
     restarts: int
     started: datetime | None
@@ -272,7 +275,7 @@ def _pod(state: StateFact) -> Pod:
         node=text(value.get("node")),
         phase=text(value.get("phase")),
         reason=text(value.get("reason")),
-        ready=flag(value.get("ready")) is True,
+        ready=flag(value.get("ready")),
         terminating=flag(value.get("terminating")) is True,
         restarts=whole(value.get("restarts")),
         started=moment(value.get("started")),
@@ -286,7 +289,7 @@ def _container(part: Mapping[str, Any]) -> Container:
     return Container(
         name=text(part.get("name")),
         image=text(part.get("image")),
-        ready=flag(part.get("ready")) is True,
+        ready=flag(part.get("ready")),
         waiting=flag(part.get("waiting")) is True,
         restarts=whole(part.get("restarts")),
         reason=text(part.get("reason")),

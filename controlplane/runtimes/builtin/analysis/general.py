@@ -7,8 +7,8 @@ from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, cit
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import distinct
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, Sign, SignKind
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.report import Category
-from controlplane.runtimes.sources.formats.parts import text
 
 _CATEGORY: Final = {
     SignKind.DEPENDENCY: Category.DEPENDENCY_FAILURE,

@@ -1,19 +1,25 @@
 """The explanation that nothing is wrong (any more), and what speaks for it."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, seen
 from controlplane.runtimes.builtin.analysis.case import Case, replicas
 from controlplane.runtimes.builtin.analysis.cluster import torn_down
 from controlplane.runtimes.builtin.analysis.facts import Pod, distinct, pods
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, Sign, SignKind
+from controlplane.runtimes.builtin.analysis.vitals import Vital
 from controlplane.runtimes.builtin.analysis.workloads import has_recovered, is_sick
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.measures import Measure
 from controlplane.runtimes.sources.figures import clock
-from controlplane.runtimes.sources.formats.parts import text
 
+_LEAST_SAMPLES: Final = 3
+_STALE: Final = timedelta(hours=1)
+#: Where calls are known, whether such trouble elsewhere matters here has been judged by following them.
+_OF_REQUESTS: Final = frozenset({SignKind.LATENCY_UP, SignKind.ERRORS_UP, SignKind.TRAFFIC_DOWN})
 _SHOWN: Final = (
     Measure.CONNECTIONS,
     Measure.CPU,
@@ -33,7 +39,7 @@ def healthy_candidate(case: Case) -> Candidate | None:
     missing than read.
     """
     states = [*case.facts.of_type("pod"), *case.facts.of_type("deployment"), *case.facts.of_type("node")]
-    metrics = [vital for vital in case.vitals if case.in_focus(vital.object)]
+    metrics = [vital for vital in case.vitals if case.in_focus(vital.object) and _tells_of_now(case, vital)]
     absent, present = len(case.facts.missing), len({source for source, _ in case.facts.summaries}) or 1
     if not (states or metrics) or open_symptoms(case) or absent >= present:
         return None
@@ -58,9 +64,21 @@ def healthy_candidate(case: Case) -> Candidate | None:
     )
 
 
+def _tells_of_now(case: Case, vital: Vital) -> bool:
+    """Return whether a metric has enough samples to judge by, and some of the alert's own time."""
+    began = case.alert.starts_at if case.alert else None
+    late = began is not None and began - vital.fact.times[-1] > _STALE
+    return len(vital.fact.values) >= _LEAST_SAMPLES and not late
+
+
 def open_symptoms(case: Case) -> list[Sign]:
     """Return the present symptoms strong enough that calling the system healthy would be wrong."""
-    return [sign for sign in case.signs.of(*SYMPTOMS, current=True) if sign.strength >= 0.35]
+    return [
+        sign
+        for sign in case.signs.of(*SYMPTOMS, current=True)
+        if sign.strength >= 0.35
+        and not (case.facts.calls and sign.kind in _OF_REQUESTS and not case.in_focus(sign.object))
+    ]
 
 
 def _mechanism(torn: bool, recovered: list[Pod], past: list[Sign], firing: bool) -> str:
@@ -146,7 +164,7 @@ def _quiet(case: Case) -> Iterator[Claim]:
     """Say which states are in order and which sources report nothing."""
     facts, now = case.facts, case.facts.now()
     present = [pod for pod in pods(facts) if not pod.terminating]
-    if present and not any(is_sick(pod, now) for pod in present):
+    if present and not any(pod.ready is None or is_sick(pod, now) for pod in present):
         clean = sum(pod.restarts == 0 for pod in present)
         yield seen(
             f"All {len(present)} pods are running and ready, {clean} of them without a restart.",

@@ -6,9 +6,9 @@ from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, cit
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import distinct
 from controlplane.runtimes.builtin.analysis.loads import burner_of, dominates, writer_of
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import SignKind
 from controlplane.runtimes.report import Category
+from controlplane.runtimes.signals.measures import Measure
 
 
 def host_candidates(case: Case) -> Iterator[Candidate]:

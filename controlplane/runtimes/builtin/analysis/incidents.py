@@ -13,22 +13,31 @@ from typing import Final
 
 from controlplane.runtimes.builtin.analysis.facts import Facts, LogFact
 from controlplane.runtimes.evidence import TimeRange
-from controlplane.runtimes.sources.formats.parts import moment, text
+from controlplane.runtimes.loose_json import moment, text
 
 #: How an id of a record looks: letters, a dash, a number.
 ID: Final = re.compile(r"\b[A-Z][A-Z0-9]{1,9}-\d{1,8}\b")
 _AROUND: Final = timedelta(hours=1)
 _BEFORE_CHARS: Final = 60
 _MOST_STEPS: Final = 20
-_IS_CAUSE: Final = re.compile(r"(?:root )?cause (?:of|for)|caused|led to|triggered|set off|behind", re.IGNORECASE)
-_IS_CAUSED: Final = re.compile(
-    r"symptom of|caused by|due to|because of|result(?:ed|ing)? (?:of|from)|follow(?:ed|ing|s)|triggered by|\bfrom\b|"
-    r"\bafter\b|consequence of",
+#: What stands between two records, as whoever wrote one says it: the other one came of this one, or this one of it.
+_GAVE_RISE: Final = re.compile(
+    r"\bcauses? (?:of|for)\b|\bcaused\b|\bled to\b|\bleads to\b|\btriggered\b|\bset off\b|\bresult(?:ed|ing)? in\b|"
+    r"\bfollowed by\b",
     re.IGNORECASE,
 )
-_CHANGE: Final = re.compile(
-    r"\b(?:deploy(?:ed|ment|ing)?|roll(?:ed|ing) ?out|rollout|released?|upgraded?|migrat(?:ed|ion)|config(?:uration)? "
-    r"chang\w+|feature flag|scaled)\b",
+_CAME_OF: Final = re.compile(
+    r"\bsymptoms? of\b|\bcaused by\b|\bdue to\b|\bbecause of\b|\bresult(?:ed|ing)? (?:of|from)\b|\btriggered by\b|"
+    r"\bset off by\b|\bconsequence of\b|\bfollow(?:ing|s)\b|\b(?:from|after|since)\s*\(?$",
+    re.IGNORECASE,
+)
+_RELEASE: Final = re.compile(
+    r"\b(?:deploy(?:ed|ment|ing)?|roll(?:ed|ing) ?out|rollout|releas(?:e|ed|ing) (?:version |v?\d)|upgraded?|"
+    r"migrat(?:ed|ion))\b",
+    re.IGNORECASE,
+)
+_SETTING: Final = re.compile(
+    r"\bconfig(?:uration)?\b.{0,30}\b(?:chang|updat|reload|appl)\w*|\bfeature flag\b|\bflag \S+ (?:enabled|disabled)\b",
     re.IGNORECASE,
 )
 
@@ -79,7 +88,7 @@ def incidents_in(facts: Facts) -> list[Incident]:
 
 def meant(incidents: Sequence[Incident], words: str, focus: frozenset[str]) -> Incident | None:
     """Return the record that words name, else the newest open one of the services they name."""
-    named = set(ID.findall(words.upper()))
+    named = _ids_in(words, incidents)
     for incident in incidents:
         if incident.name.upper() in named:
             return incident
@@ -92,9 +101,13 @@ def meant(incidents: Sequence[Incident], words: str, focus: frozenset[str]) -> I
 def unknown_ids(incidents: Sequence[Incident], words: str) -> list[str]:
     """Return the ids in words that look like those of the records and are none of them."""
     known = {incident.name.upper() for incident in incidents}
-    kinds = {name.partition("-")[0] for name in known}
-    asked = dict.fromkeys(ID.findall(words.upper()))
-    return [name for name in asked if name not in known and name.partition("-")[0] in kinds]
+    return [name for name in _ids_in(words, incidents) if name not in known]
+
+
+def _ids_in(words: str, incidents: Sequence[Incident]) -> dict[str, None]:
+    """Return the ids in words, of the kinds that the records have: a region or a host is named alike."""
+    kinds = {incident.name.upper().partition("-")[0] for incident in incidents}
+    return {name: None for name in ID.findall(words.upper()) if name.partition("-")[0] in kinds}
 
 
 def way_back(incident: Incident, incidents: Sequence[Incident]) -> tuple[Incident, ...]:
@@ -139,8 +152,13 @@ def changes_before(facts: Facts, incident: Incident) -> list[LogFact]:
     return [
         line
         for line in _logged(facts, incident)
-        if opened and line.at and line.at.start <= opened and _CHANGE.search(line.message)
+        if opened and line.at and line.at.start <= opened and (_RELEASE.search(line.message) or is_setting(line))
     ]
+
+
+def is_setting(line: LogFact) -> bool:
+    """Return whether a line tells of another configuration rather than of another release."""
+    return _SETTING.search(line.message) is not None
 
 
 def _logged(facts: Facts, incident: Incident) -> list[LogFact]:
@@ -173,15 +191,25 @@ def _mentions(incident: Incident, by_name: Mapping[str, Incident]) -> Iterator[t
         other = by_name.get(match.group())
         before = told[max(end, match.start() - _BEFORE_CHARS) : match.start()]
         words = before.rpartition(". ")[2]
-        if _IS_CAUSED.search(words):
-            forward = False
-        elif _IS_CAUSE.search(words):
-            forward = True
+        said = _direction(words)
+        if said is not None:
+            forward = said
         elif not _joins(before):
             forward = other is not None and str(other.opened) > str(incident.opened)
         end = match.end()
         if other is not None and other is not incident:
             yield other, forward
+
+
+def _direction(words: str) -> bool | None:
+    """Return whether the phrase nearest before an id says that the id came of this record; ``None`` if none says it."""
+    ends = {
+        forward: max((match.end() for match in phrases.finditer(words)), default=0)
+        for forward, phrases in ((True, _GAVE_RISE), (False, _CAME_OF))
+    }
+    if ends[True] == ends[False]:
+        return None
+    return ends[True] > ends[False]
 
 
 def _joins(between: str) -> bool:

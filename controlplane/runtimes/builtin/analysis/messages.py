@@ -163,6 +163,9 @@ PROGRAM_FAULTS: Final = (
     _said(SignKind.LOG_ERRORS, "."),
 )
 
+#: The same without the last, for texts that need not tell of a fault at all.
+NAMED_FAULTS: Final = tuple(wording for wording in PROGRAM_FAULTS if wording.kind is not SignKind.LOG_ERRORS)
+
 # The name is only looked at, not taken, so that what turns out to be no name can introduce the next one.
 _HOST: Final = re.compile(
     r"(?:host(?:name)?|upstream|server|to|at|tcp|connect(?:ing)?(?: to)?|lookup|resolve)[ =:\"']+"

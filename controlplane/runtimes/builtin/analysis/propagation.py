@@ -14,10 +14,10 @@ from typing import Final
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, inferred, listed, seen
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import CallsFact, distinct
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, SignKind
-from controlplane.runtimes.builtin.analysis.volumes import Trouble, Volume, volumes
+from controlplane.runtimes.builtin.analysis.volumes import Trouble, Volume, is_count, volumes
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.figures import clock, figure
 
 _LEAST_SHARE: Final = {Trouble.SLOW: 0.05, Trouble.FAILING: 0.1}
@@ -84,7 +84,7 @@ def assign_blame(case: Case, trouble: Trouble) -> list[Blame]:
 def _blame(
     volume: Volume, way: tuple[str, ...], callees: Mapping[str, Sequence[str]], found: Mapping[str, Volume]
 ) -> Blame:
-    called = [found[name] for name in dict.fromkeys(callees.get(volume.object, ())) if name in found]
+    called = [found[name] for name in _measured_below(volume.object, callees, found)]
     # Where calls go in a circle, what lies on the way here waits for this object, not the other way round.
     disturbed = [callee for callee in called if callee.significant and callee.object not in way]
     # A call that was never made before is the caller's own doing, whatever becomes of it.
@@ -93,6 +93,22 @@ def _blame(
     along = [found[name] for name in way[::-1] if name in found]
     shown = tuple(other for other in along if other.significant)
     return Blame(volume, own, 0.0, way, shown, tuple(callee for callee in disturbed if callee.is_new))
+
+
+def _measured_below(name: str, callees: Mapping[str, Sequence[str]], found: Mapping[str, Volume]) -> dict[str, None]:
+    """Return the nearest measured objects below one: a proxy that nobody measures hides nothing behind it."""
+    below: dict[str, None] = {}
+    seen, ahead = {name}, deque(callees.get(name, ()))
+    while ahead:
+        callee = ahead.popleft()
+        if callee in seen:
+            continue
+        seen.add(callee)
+        if callee in found:
+            below[callee] = None
+        else:
+            ahead.extend(callees.get(callee, ()))
+    return below
 
 
 def _felt(trouble: Trouble, case: Case, found: Mapping[str, Volume], blames: Sequence[Blame]) -> float:
@@ -177,8 +193,7 @@ def _mechanism(trouble: Trouble, blame: Blame) -> str:
 def _levels(trouble: Trouble, volume: Volume) -> str:
     if trouble is Trouble.SLOW:
         return f"takes {figure(volume.level, 'seconds')} a request instead of {figure(volume.usual, 'seconds')}"
-    unit = volume.fact.unit.lower()
-    if measure_of(volume.fact.metric) is Measure.ERRORS and unit not in ("percent", "%", "ratio"):
+    if is_count(volume.fact):
         return f"fails {figure(volume.level, volume.fact.unit)} instead of {figure(volume.usual, volume.fact.unit)}"
     return f"fails {volume.level:.2%} of its requests instead of {volume.usual:.2%}"
 

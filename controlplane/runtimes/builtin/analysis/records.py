@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.alert import without_names
 from controlplane.runtimes.builtin.analysis.candidate import Candidate, act, inferred, listed, seen
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import LogFact, distinct
-from controlplane.runtimes.builtin.analysis.incidents import Incident, changes_before, lines_of
-from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, reported
+from controlplane.runtimes.builtin.analysis.incidents import Incident, changes_before, is_setting, lines_of
+from controlplane.runtimes.builtin.analysis.messages import NAMED_FAULTS, reported
 from controlplane.runtimes.builtin.analysis.signs import SYMPTOMS, SignKind
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.alert import without_names
 
 _CATEGORIES: Final = {
     SignKind.DEPENDENCY: Category.DEPENDENCY_FAILURE,
@@ -46,7 +46,7 @@ def _cascade(case: Case, lead: Incident, origin: Incident) -> Candidate:
         category=Category.DEPENDENCY_FAILURE,
         object=origin.service,
         mechanism=(
-            f"{lead.title} of {lead.service} is the end of a cascade that began with {origin.title.lower()} of "
+            f"{lead.title} of {lead.service} is the end of a cascade that began with {origin.title} of "
             f"{origin.service} ({origin.name}): {origin.summary}"
         )[:2_000],
         score=0.85,
@@ -69,7 +69,7 @@ def _single(case: Case, lead: Incident) -> Candidate:
     lines = lines_of(case.everything, lead)
     changes = changes_before(case.everything, lead)[-1:]
     kind = _kind(lead, lines)
-    category = _CATEGORIES[kind] if kind else Category.CODE_DEFECT if changes else Category.UNKNOWN
+    category = _CATEGORIES[kind] if kind else _category_of(changes)
     ending = f"; it was resolved ({lead.status})" if lead.is_over else f"; it is {lead.status}"
     after = f" It began right after a change: {changes[0].message[:200].rstrip('.')}." if changes else ""
     return Candidate(
@@ -95,10 +95,17 @@ def _single(case: Case, lead: Incident) -> Candidate:
     )
 
 
+def _category_of(changes: Sequence[LogFact]) -> Category:
+    """Return what a change right before an incident makes the likeliest kind of cause."""
+    if not changes:
+        return Category.UNKNOWN
+    return Category.CONFIGURATION_ERROR if is_setting(changes[-1]) else Category.CODE_DEFECT
+
+
 def _kind(lead: Incident, lines: Sequence[LogFact]) -> SignKind | None:
     """Return the kind of fault that was reported first: what a program logs later follows from it."""
     told = [*(line.message for line in lines), f"{lead.title}. {lead.summary}"]
-    kinds = (reported(without_names(words, [lead.service]), PROGRAM_FAULTS[:-1]) for words in told)
+    kinds = (reported(without_names(words, [lead.service]), NAMED_FAULTS) for words in told)
     return next((kind for kind in kinds if kind is not None), None)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.alert import without_names
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, pods
 from controlplane.runtimes.builtin.analysis.messages import DATABASE_EVENTS, PROGRAM_FAULTS, dependency_in, reported
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
+from controlplane.runtimes.signals.alert import without_names
 
 _FRESH: Final = timedelta(minutes=45)
 _ROUTINE: Final = ("backup", "completed successfully", "finished", "snapshot")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from controlplane.runtimes.builtin.analysis.candidate import Candidate
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import pods
-from controlplane.runtimes.builtin.analysis.metrics import Measure
 from controlplane.runtimes.builtin.analysis.signs import SignKind
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.report import RuledOut
-from controlplane.runtimes.sources.formats.parts import text
+from controlplane.runtimes.signals.measures import Measure
 
 
 def ruled_out(case: Case, root: Candidate) -> list[RuledOut]:

@@ -6,10 +6,10 @@ from controlplane.runtimes.builtin.analysis.candidate import Candidate, Story, a
 from controlplane.runtimes.builtin.analysis.case import Case, Statement
 from controlplane.runtimes.builtin.analysis.facts import distinct
 from controlplane.runtimes.builtin.analysis.loads import dominates, processor_beside, writer_of
-from controlplane.runtimes.builtin.analysis.metrics import Measure, name_words
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
 from controlplane.runtimes.builtin.analysis.vitals import Vital
 from controlplane.runtimes.report import Category, Claim
+from controlplane.runtimes.signals.measures import Measure, name_words
 
 _EXPLAINS = frozenset(
     {

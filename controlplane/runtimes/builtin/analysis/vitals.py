@@ -6,13 +6,16 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.changepoints import change_point, end_level, ramp_start
 from controlplane.runtimes.builtin.analysis.facts import MetricFact
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
+from controlplane.runtimes.signals.changepoints import change_point, end_level, ramp_start
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.figures import clock, figure
+from controlplane.runtimes.sources.records import Baseline
 
 _GIB: Final = float(1 << 30)
+_OFF: Final = 4.0  # times the noise of normal operation, beyond which a level is another one
+_LEAST_OFF: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,12 @@ def vital_of(fact: MetricFact) -> Vital:
     """Return the judgement of one metric."""
     values = fact.values
     now = end_level(values)
+    measure = measure_of(fact.metric)
+    normal = fact.baseline
+    if normal is not None and normal.low <= now <= normal.high:
+        return Vital(fact, measure, normal.median, now, 0, None)  # wherever it has been meanwhile
     change = change_point(values)
     ramp = ramp_start(values)
-    measure = measure_of(fact.metric)
     if ramp is not None:
         start, way = ramp
         return Vital(fact, measure, values[0], now, way, fact.times[start])
@@ -100,7 +106,15 @@ def vital_of(fact: MetricFact) -> Vital:
         back = abs(now - change.before) < abs(change.after - change.before) / 4
         moved = 0 if back else (1 if now > change.before else -1)
         return Vital(fact, measure, change.before, now, moved, fact.times[change.index])
+    if normal is not None and len(values) >= _LEAST_OFF and abs(now - normal.median) > _OFF * _noise(normal):
+        # Off its normal level from the first sample on: the change itself lies before what was recorded.
+        return Vital(fact, measure, normal.median, now, 1 if now > normal.median else -1, None)
     return Vital(fact, measure, median(values), now, 0, None)
+
+
+def _noise(normal: Baseline) -> float:
+    """Return how much of a difference from the normal level still is none."""
+    return max(normal.spread, 0.02 * abs(normal.median), (normal.high - normal.low) / 4)
 
 
 def vital_signs(vitals: Sequence[Vital], limits: Callable[[str], int | None]) -> Iterator[Sign]:

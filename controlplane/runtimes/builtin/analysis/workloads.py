@@ -8,7 +8,7 @@ from typing import Any, Final
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, Pod, StateFact, distinct, pods
 from controlplane.runtimes.builtin.analysis.messages import PROGRAM_FAULTS, image_in, pull_cause, rank, reported
 from controlplane.runtimes.builtin.analysis.signs import Sign, SignKind
-from controlplane.runtimes.sources.formats.parts import items, text, whole
+from controlplane.runtimes.loose_json import items, text, whole
 
 _PULL_REASONS: Final = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -62,10 +62,10 @@ def workload_signs(facts: Facts) -> Iterator[Sign]:
 
 
 def is_sick(pod: Pod, now: datetime | None) -> bool:
-    """Return whether a pod is unwell at present. One that is being deleted is not expected to be well."""
+    """Return whether a pod is known to be unwell at present. One that is being deleted is not expected to be well."""
     if pod.terminating or pod.phase in ("Succeeded", "Completed"):
         return False
-    if not pod.ready:
+    if pod.ready is False:
         return True
     return now is not None and any(
         container.restarts >= _FLAPPING_RESTARTS
@@ -77,7 +77,7 @@ def is_sick(pod: Pod, now: datetime | None) -> bool:
 
 def has_recovered(pod: Pod, now: datetime | None) -> bool:
     """Return whether a pod restarted in the past and is well now."""
-    return pod.restarts > 0 and not pod.terminating and not is_sick(pod, now)
+    return pod.restarts > 0 and pod.ready is not None and not pod.terminating and not is_sick(pod, now)
 
 
 def _sick(pod: Pod, facts: Facts, now: datetime | None) -> Sick:
@@ -102,7 +102,8 @@ def _diagnosis(sick: Sick, down: set[str]) -> Sign:
         sign = diagnose(sick, down)
         if sign is not None:
             return sign
-    return _made(sick, SignKind.REPLICAS_MISSING, "is not ready, and nothing recorded says why", 0.5, sick.cite())
+    what = "is not ready" if sick.pod.ready is False else "restarts again and again"
+    return _made(sick, SignKind.REPLICAS_MISSING, f"{what}, and nothing recorded says why", 0.5, sick.cite())
 
 
 def _made(sick: Sick, kind: SignKind, what: str, strength: float, cited: tuple[str, ...], **details: Any) -> Sign:

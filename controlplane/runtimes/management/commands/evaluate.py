@@ -7,12 +7,13 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from typing_extensions import override
 
 from controlplane.core.errors import AppError
 from controlplane.runtimes.evaluation import SUITES, SuiteResult, run_suite
 from controlplane.runtimes.evaluation.running import CaseError
+from controlplane.runtimes.models import Evaluation
 from controlplane.runtimes.services import evaluation_record
 
 
@@ -54,6 +55,11 @@ class Command(BaseCommand):
 
     def _keep(self, result: SuiteResult) -> None:
         try:
-            evaluation_record(result=result)
-        except DatabaseError:
-            self.stderr.write("The result is not kept: the database is not set up yet (make setup).")
+            table = Evaluation._meta.db_table  # noqa: SLF001 (Django's public name for it)
+            if table in connection.introspection.table_names():
+                evaluation_record(result=result)
+                return
+            why = "the database is not set up yet (make setup)"
+        except DatabaseError as error:
+            why = f"the database does not take it ({type(error).__name__})"
+        self.stderr.write(f"The result is not kept: {why}.")

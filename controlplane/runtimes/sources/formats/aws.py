@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import between, items, mapping, moment, number, objects, text
+from controlplane.runtimes.loose_json import between, items, mapping, moment, number, objects, text
 from controlplane.runtimes.sources.records import Happening, Level, Record, Series, Skipped, State
 
 #: Event categories of RDS that report trouble rather than routine ("RDS event categories", Amazon RDS User Guide).

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from controlplane.runtimes.loose_json import items, mapping, moment, text
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment, text
 from controlplane.runtimes.sources.records import Level, LogLine, Record, Skipped, State
 
 _STATUS = {

@@ -4,10 +4,10 @@ Field meanings: Kubernetes API reference (Pod ``status``, Event, Deployment ``st
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import (
+from controlplane.runtimes.loose_json import (
     between,
     flag,
     items,
@@ -21,6 +21,8 @@ from controlplane.runtimes.sources.formats.parts import (
 from controlplane.runtimes.sources.records import Happening, Level, LogLine, Record, Skipped, State
 
 _PRESSURES: Final = ("memory_pressure", "disk_pressure", "pid_pressure", "network_unavailable")
+_PHASES_UNREADY: Final = ("Pending", "Succeeded", "Failed")
+_READINESS: Final[Mapping[bool | None, str]] = {True: "ready", False: "not ready", None: "of unknown readiness"}
 _LEVEL_WORD: Final = re.compile(r"\b(DEBUG|TRACE|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|FATAL|CRIT(?:ICAL)?|PANIC)\b")
 _LOUD: Final = re.compile(
     r"\b(?:error|fatal|panic|exception|traceback|out of memory|oom-?kill\w*|killed process|segmentation fault|"
@@ -42,17 +44,13 @@ def read_pods(source: str, value: Mapping[str, Any]) -> Iterator[Record | Skippe
             text(part.get("type")): {key: part.get(key) for key in ("status", "reason", "message")}
             for part in objects(pod.get("conditions"))
         }
-        ready_condition = flag(mapping(conditions.get("Ready")).get("status"))
-        ready = (
-            ready_condition if ready_condition is not None else bool(containers) and all(c["ready"] for c in containers)
-        )
         facts: dict[str, Any] = {
             "namespace": text(pod.get("namespace")),
             "phase": text(pod.get("phase")),
             "reason": text(pod.get("reason")),
             "node": text(pod.get("node_name")),
             "owner": text(pod.get("owner")) or _owner(name),
-            "ready": ready,
+            "ready": _pod_ready(pod, flag(mapping(conditions.get("Ready")).get("status")), containers),
             "terminating": bool(pod.get("deletion_timestamp")),
             "started": _iso(pod.get("start_time")),
             "restarts": sum(container["restarts"] for container in containers),
@@ -111,8 +109,7 @@ def read_nodes(source: str, value: Mapping[str, Any]) -> Iterator[Record | Skipp
         pressures = [key for key in _PRESSURES if flag(node.get(key)) is True]
         facts = {key: node[key] for key in node if isinstance(node[key], str | int | float | bool)}
         facts |= {"ready": flag(node.get("ready")), "pressures": pressures}
-        ready = {True: "ready", False: "not ready", None: "of unknown readiness"}[facts["ready"]]
-        shown = f"node is {ready}, " + (
+        shown = f"node is {_READINESS[facts['ready']]}, " + (
             " and ".join(pressures).replace("_", " ") if pressures else "no pressure reported"
         )
         yield State(source, name, "node", facts, shown)
@@ -154,6 +151,16 @@ def level_of(line: str, default: Level = Level.INFO) -> Level:
     return Level.ERROR if _LOUD.search(line) else default
 
 
+def _pod_ready(pod: Mapping[str, Any], condition: bool | None, containers: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Return a pod's readiness by its condition, else by its phase and containers; ``None`` where nothing tells it."""
+    if condition is not None:
+        return condition
+    told = [container["ready"] for container in containers]
+    if text(pod.get("phase")) in _PHASES_UNREADY or False in told:
+        return False
+    return True if told and None not in told else None
+
+
 def _container(part: Mapping[str, Any]) -> dict[str, Any]:
     state, last = mapping(part.get("state")), mapping(part.get("last_state", part.get("lastState")))
     nested = next(
@@ -161,10 +168,12 @@ def _container(part: Mapping[str, Any]) -> dict[str, Any]:
     )
     state = {**state, **nested}
     last = {**last, **mapping(last.get("terminated"))}
+    stopped = bool(state.get("waiting") or state.get("terminated"))
+    ready = flag(part.get("ready"))
     return {
         "name": text(part.get("name")),
         "image": text(part.get("image")),
-        "ready": flag(part.get("ready")) is True,
+        "ready": False if ready is None and stopped else ready,
         "restarts": whole(part.get("restart_count", part.get("restartCount"))),
         "waiting": bool(state.get("waiting")),
         "terminated": bool(state.get("terminated")),
@@ -194,7 +203,7 @@ def _owner(pod: str) -> str:
 
 
 def _pod_text(facts: Mapping[str, Any]) -> str:
-    parts = [f"phase {facts['phase'] or 'unknown'}", "ready" if facts["ready"] else "not ready"]
+    parts = [f"phase {facts['phase'] or 'unknown'}", _READINESS[facts["ready"]]]
     parts.append(f"{facts['restarts']} restart{'' if facts['restarts'] == 1 else 's'}")
     if facts["terminating"]:
         parts.append("being deleted")

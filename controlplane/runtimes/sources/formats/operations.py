@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from controlplane.runtimes.loose_json import between, leading_time, moment, objects, text
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import between, leading_time, moment, objects, text
 from controlplane.runtimes.sources.records import Level, LogLine, Skipped, State
 
 _LEVEL: Final = re.compile(

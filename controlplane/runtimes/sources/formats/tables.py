@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment, number, objects, text
+from controlplane.runtimes.loose_json import items, mapping, moment, number, objects, text
 from controlplane.runtimes.sources.records import Link, Series, Skipped, baseline_of
 
 #: What the values of a column are in, by words of its name, where the recording does not say.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from controlplane.runtimes.sources.formats.parts import between, items, mapping, objects, text
+from controlplane.runtimes.loose_json import between, items, mapping, objects, text
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import version_in
 from controlplane.runtimes.sources.live.monitors import message_of, monitor_state

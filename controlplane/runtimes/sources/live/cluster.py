@@ -3,25 +3,26 @@
 Metrics: the pages on pod, deployment and node metrics of the kube-state-metrics documentation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import Any, Final
 
 from controlplane.runtimes.sources.formats import kubernetes
-from controlplane.runtimes.sources.live.scope import Scope, quoted
+from controlplane.runtimes.sources.live.scope import Scope
+from controlplane.runtimes.sources.live.source import Reading
+from controlplane.runtimes.sources.live.troubles import (
+    DEPLOYMENT,
+    MOST_PODS,
+    Question,
+    deployment_question,
+    detail_queries,
+    node_question,
+    pod_questions,
+)
 from controlplane.runtimes.sources.records import State
 
-MOST_STATES: Final = 200
-_POD: Final = (
-    "kube_pod_status_phase", "kube_pod_status_reason", "kube_pod_status_ready", "kube_pod_status_unschedulable",
-    "kube_pod_container_status_ready", "kube_pod_container_status_waiting_reason",
-    "kube_pod_container_status_terminated_reason", "kube_pod_container_status_last_terminated_reason",
-    "kube_pod_container_status_last_terminated_exitcode", "kube_pod_container_status_restarts_total", "kube_pod_info",
-)  # fmt: skip
-_DEPLOYMENT: Final = (
-    "kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
-    "kube_deployment_status_replicas_ready", "kube_deployment_status_replicas_unavailable",
-)  # fmt: skip
-_NODE: Final = "kube_node_status_condition"
+MOST_QUERIES: Final = 9
 _PRESSURES: Final = {
     "MemoryPressure": "memory_pressure",
     "DiskPressure": "disk_pressure",
@@ -30,27 +31,62 @@ _PRESSURES: Final = {
 }
 
 Samples = Sequence[tuple[Mapping[str, str], float]]
+Ask = Callable[[str], Awaitable[Samples]]
 
 
-def state_queries(names: Sequence[str] | frozenset[str], scope: Scope) -> Iterator[str]:
-    """Yield the instant queries that tell the state of a cluster, as far as its families are there."""
-    within = f',namespace="{quoted(scope.labels["namespace"])}"' if "namespace" in scope.labels else ""
-    workloads = [name for name in (*_POD, *_DEPLOYMENT) if name in names]
-    if workloads:
-        yield f'{{__name__=~"{"|".join(workloads)}"{within}}} > 0'
-    if _NODE in names:
-        yield f"{_NODE} == 1"
+async def read_cluster(
+    source: str, names: frozenset[str], scope: Scope, *, span_s: int, ask: Ask, reading: Reading
+) -> list[State]:
+    """Return pods, deployments and nodes: those in trouble first, then those of the alert.
 
+    Args:
+        source: of the states.
+        names: of the families there are.
+        scope: what the alert is about.
+        span_s: seconds in which a restart counts as trouble.
+        ask: returns the samples of an instant query, none when it fails.
+        reading: where it is noted that there may be more than is read.
+    """
 
-def cluster_states(source: str, samples: Samples, scope: Scope) -> list[State]:
-    """Return pods, deployments and nodes: those in trouble and those of the alert first, at most 200."""
-    listed = [
-        *kubernetes.read_nodes(source, {"nodes": list(_nodes(samples))}),
-        *kubernetes.read_deployments(source, {"deployments": list(_deployments(samples))}),
-        *kubernetes.read_pods(source, {"pods": list(_pods(samples))}),
+    async def answer(question: Question | None) -> Samples:
+        samples = await ask(question.query) if question else ()
+        if question and len({_object(labels) for labels, _ in samples}) >= question.most:
+            reading.problem(f"at most {question.most} {question.what} are read; there may be more")
+        return samples
+
+    async def pods_of() -> list[dict[str, Any]]:
+        listed = await asyncio.gather(*(answer(one) for one in pod_questions(names, scope, span_s=span_s)))
+        wanted = _worst(listed)
+        details = detail_queries(names, scope, list(dict.fromkeys(pod for _, pod in wanted)))
+        samples = list(chain.from_iterable(await asyncio.gather(*(ask(query) for query in details))))
+        return list(_pods([one for one in samples if _pod_key(one[0]) in wanted], names))
+
+    nodes, deployments, pods = await asyncio.gather(
+        answer(node_question(names)), answer(deployment_question(names, scope)), pods_of()
+    )
+    read = [
+        *kubernetes.read_nodes(source, {"nodes": list(_nodes(nodes))}),
+        *kubernetes.read_deployments(source, {"deployments": list(_deployments(deployments))}),
+        *kubernetes.read_pods(source, {"pods": pods}),
     ]
-    states = [record for record in listed if isinstance(record, State)]
-    return sorted(states, key=lambda state: (not _troubled(state), not scope.names(state.object)))[:MOST_STATES]
+    states = [record for record in read if isinstance(record, State)]
+    return sorted(states, key=lambda state: (not _troubled(state), not scope.names(state.object)))
+
+
+def _worst(listed: Sequence[Samples]) -> list[tuple[str, str]]:
+    """Return at most 50 pods with their namespaces, by turns from each list, so that no trouble hides another."""
+    ordered = [sorted(samples, key=lambda sample: -sample[1]) for samples in listed]
+    taken = (_pod_key(sample[0]) for turn in zip_longest(*ordered) for sample in turn if sample)
+    return list(dict.fromkeys(key for key in taken if key[1]))[:MOST_PODS]
+
+
+def _pod_key(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels.get("namespace", ""), labels.get("pod", "")
+
+
+def _object(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a sample is about, whichever family it is of."""
+    return tuple(labels.get(name, "") for name in ("namespace", "pod", "deployment", "node", "condition", "status"))
 
 
 def _troubled(state: State) -> bool:
@@ -62,28 +98,28 @@ def _troubled(state: State) -> bool:
             return facts["ready"] is False or bool(facts["pressures"])
         case _:
             waiting = any(part["waiting"] or part["last_reason"] == "OOMKilled" for part in facts["containers"])
-            return facts["phase"] != "Succeeded" and (not facts["ready"] or waiting or facts["restarts"] > 0)
+            return facts["phase"] != "Succeeded" and (facts["ready"] is False or waiting or facts["restarts"] > 0)
 
 
-def _pods(samples: Samples) -> Iterator[dict[str, Any]]:
+def _pods(samples: Samples, names: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield pods as the API describes them; readiness that no family tells is left out."""
+    unless_told = {"ready": False} if "kube_pod_container_status_ready" in names else {}
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     containers: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for labels, value in samples:
-        name, key = labels.get("__name__", ""), (labels.get("namespace", ""), labels.get("pod", ""))
+        name, key = labels.get("__name__", ""), _pod_key(labels)
         if not name.startswith("kube_pod_") or not key[1]:
             continue
         pod = pods.setdefault(key, {"name": key[1], "namespace": key[0], "conditions": []})
         if name.startswith("kube_pod_container_"):
             container = containers.setdefault(key, {}).setdefault(
-                labels.get("container", ""), {"name": labels.get("container", ""), "ready": False}
+                labels.get("container", ""), {"name": labels.get("container", ""), **unless_told}
             )
             _take_container(container, name, labels, value)
         else:
             _take_pod(pod, name, labels)
     for key, pod in pods.items():
         pod["containers"] = list(containers.get(key, {}).values())
-        if not any(condition["type"] == "Ready" for condition in pod["conditions"]):
-            pod["conditions"].append({"type": "Ready", "status": "False"})
         yield pod
 
 
@@ -93,8 +129,9 @@ def _take_pod(pod: dict[str, Any], name: str, labels: Mapping[str, str]) -> None
             pod["phase"] = labels.get("phase", "")
         case "kube_pod_status_reason":
             pod["reason"] = labels.get("reason", "")
-        case "kube_pod_status_ready" if labels.get("condition") == "true":
-            pod["conditions"].append({"type": "Ready", "status": "True"})
+        case "kube_pod_status_ready":  # "unknown": its node no longer reports
+            status = "True" if labels.get("condition") == "true" else "False"
+            pod["conditions"].append({"type": "Ready", "status": status})
         case "kube_pod_status_unschedulable":
             pod["conditions"].append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
         case "kube_pod_info":
@@ -120,7 +157,7 @@ def _take_container(container: dict[str, Any], name: str, labels: Mapping[str, s
 
 
 def _deployments(samples: Samples) -> Iterator[dict[str, Any]]:
-    words = dict(zip(_DEPLOYMENT, ("desired", "available", "ready", "unavailable"), strict=True))
+    words = dict(zip(DEPLOYMENT, ("desired", "available", "ready", "unavailable"), strict=True))
     has_ready = any(labels.get("__name__") == "kube_deployment_status_replicas_ready" for labels, _ in samples)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for labels, value in samples:
@@ -138,7 +175,7 @@ def _nodes(samples: Samples) -> Iterator[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for labels, _ in samples:
         name = labels.get("node", "")
-        if labels.get("__name__") != _NODE or not name:
+        if not name:
             continue
         node = found.setdefault(name, {"name": name})
         condition, status = labels.get("condition", ""), labels.get("status")

@@ -13,7 +13,7 @@ from controlplane.configs.credentials import Resolved, State
 from controlplane.configs.sections import INTEGRATION_KINDS, IntegrationSection
 from controlplane.core.outbound import host_of
 from controlplane.core.redaction import redact_text
-from controlplane.runtimes.sources.formats.parts import mapping, text
+from controlplane.runtimes.loose_json import mapping, text
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 _LEAST_SECRET: Final = 4  # characters; replacing shorter ones would blank out ordinary words

@@ -14,7 +14,7 @@ import orjson
 
 from controlplane.core.outbound import Answer, OutboundClient, OutboundError
 from controlplane.core.redaction import redact_text
-from controlplane.runtimes.sources.formats.parts import mapping, text
+from controlplane.runtimes.loose_json import mapping, text
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 
 MOST_AT_ONCE: Final = 4

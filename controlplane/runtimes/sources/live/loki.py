@@ -13,8 +13,8 @@ import orjson
 from typing_extensions import override
 
 from controlplane.core import clock
+from controlplane.runtimes.loose_json import items, mapping, objects, text, whole
 from controlplane.runtimes.sources.formats.kubernetes import level_of
-from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text, whole
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import version_in
@@ -28,8 +28,15 @@ _LINE_CHARS: Final = 4_000
 _MOST_VALUES: Final = 5_000
 _LOUD: Final = "(?i)error|warn|fatal|panic|exception"
 #: Labels that name what a line is about, the most telling first; the last are of agents that know only files.
-_OBJECT_LABELS: Final = (*OBJECT_LABELS[:3], "pod", "container", "deployment", *OBJECT_LABELS[3:], "host", "filename")
+_OBJECT_LABELS: Final = tuple(
+    dict.fromkeys((*OBJECT_LABELS[:3], "pod", "container", "deployment", *OBJECT_LABELS, "host", "filename"))
+)
 _LEVEL_LABELS: Final = ("level", "detected_level", "severity", "severity_text")
+#: Labels that collectors give their streams, the most common first; Loki itself adds ``service_name`` from 3.0 on.
+_COMMON_LABELS: Final = ("service_name", "job", "namespace", "app", "container", "host", "instance", "filename")
+_MOST_SELECTORS: Final = 5
+_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _LEVELS: Final = {
     "trace": Level.DEBUG, "debug": Level.DEBUG, "info": Level.INFO, "notice": Level.INFO, "warn": Level.WARNING,
     "warning": Level.WARNING, "error": Level.ERROR, "err": Level.ERROR, "critical": Level.ERROR, "crit": Level.ERROR,
@@ -40,7 +47,11 @@ _MESSAGE_KEYS: Final = ("message", "msg", "log", "body", "event")
 
 
 class LokiSource(LiveSource):
-    """Lines of the alert's objects; where it names none that have logs, the loud lines of all streams."""
+    """Lines of the alert's objects; where it names none that have logs, the loud lines of all streams.
+
+    All streams are those with one of the first five labels, by how common a label is: Loki wants a matcher that no
+    empty value fits, and no label is on every stream.
+    """
 
     kinds: ClassVar[tuple[type, ...]] = (LogLine,)
 
@@ -52,35 +63,68 @@ class LokiSource(LiveSource):
     async def collect(self, api: JsonApi, reading: Reading) -> None:
         window = window_at(clock.now(), self._alert)
         span = _span(window)
-        labels = [name for name in items(data_of(await api.get("/loki/api/v1/labels", span))) if isinstance(name, str)]
+        named = items(data_of(await api.get("/loki/api/v1/labels", span)))
+        labels = [name for name in named if isinstance(name, str) and _LABEL.fullmatch(name)]
         if not labels:
             reading.problem("the server has no log streams of the time asked about")
             return
-        values = await self._values(api, [name for name in self._naming() if name in labels], span)
-        selector, wanted = self._selector(labels, values)
-        query = selector if wanted else f"{selector} |~ `{_LOUD}`"
-        params = [("query", query), *span, ("limit", str(MOST_LINES)), ("direction", "backward")]
-        data = data_of(await api.get("/loki/api/v1/query_range", params))
-        lines = sorted(self._lines(data), key=lambda line: line.at or window.start)
-        reading.add(*lines)
-        if len(lines) >= MOST_LINES:
-            reading.problem(f"only the newest {MOST_LINES:,} lines were read, by {query[:300]}")
-        elif not wanted:
-            reading.problem("the alert names no object that has logs: lines of all streams that speak of errors")
+        values = await self._values(api, reading, [name for name in self._naming() if name in labels], span)
+        selector = self._selector(labels, values)
+        covering = _covering(labels)
+        queries = [selector] if selector else [f"{part} |~ `{_LOUD}`" for part in _partition(covering)]
+        full = await self._read(api, reading, queries, span)
+        if full:
+            reading.problem(f"only the newest {MOST_LINES:,} lines were read, by {' and by '.join(queries)[:300]}")
+        if selector:
+            return
+        words = "the alert names no object that has logs: read are lines that speak of errors, of all streams"
+        left = len(labels) - len(covering)
+        reading.problem(f"{words} with a label {' or '.join(covering)}" if left else words)
+
+    async def _read(self, api: JsonApi, reading: Reading, queries: Sequence[str], span: list[tuple[str, str]]) -> bool:
+        """Read the newest lines that any of the queries gives, and return whether there may be more.
+
+        Raises:
+            SourceError: all of them failed.
+        """
+        failures: list[SourceError] = []
+        full = False
+
+        async def ask(query: str) -> None:
+            nonlocal full
+            params = [("query", query), *span, ("limit", str(MOST_LINES)), ("direction", "backward")]
+            try:
+                data = data_of(await api.get("/loki/api/v1/query_range", params))
+            except SourceError as error:
+                failures.append(error)
+                return
+            lines = [*reading.records[LogLine], *self._lines(data)]
+            full = full or len(lines) >= MOST_LINES
+            reading.records[LogLine] = sorted(lines, key=lambda line: line.at or _LONG_AGO)[-MOST_LINES:]
+
+        await asyncio.gather(*(ask(query) for query in queries))
+        if len(failures) == len(queries):
+            raise failures[0]
+        for failure in failures:
+            reading.problem(str(failure))
+        return full
 
     def _naming(self) -> tuple[str, ...]:
         own = self._endpoint.object_label
-        return (own, *_OBJECT_LABELS) if own else _OBJECT_LABELS
+        return tuple(dict.fromkeys((own, *_OBJECT_LABELS))) if own else _OBJECT_LABELS
 
-    async def _values(self, api: JsonApi, labels: Sequence[str], span: list[tuple[str, str]]) -> dict[str, list[str]]:
+    async def _values(
+        self, api: JsonApi, reading: Reading, labels: Sequence[str], span: list[tuple[str, str]]
+    ) -> dict[str, list[str]]:
         async def values_of(label: str) -> list[str]:
             data = data_of(await api.get(f"/loki/api/v1/label/{label}/values", span))
             return [value for value in items(data)[:_MOST_VALUES] if isinstance(value, str)]
 
-        return dict(zip(labels, await asyncio.gather(*(values_of(label) for label in labels)), strict=True))
+        found = await asyncio.gather(*(reading.optional(values_of(label), []) for label in labels))
+        return dict(zip(labels, found, strict=True))
 
-    def _selector(self, labels: Sequence[str], values: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
-        """Return a stream selector, and whether it is of the alert's objects; others need a filter of lines."""
+    def _selector(self, labels: Sequence[str], values: Mapping[str, Sequence[str]]) -> str:
+        """Return a selector of the streams of the alert's objects, ``""`` where none has logs."""
         scope = scope_of(self._alert, object_label=self._endpoint.object_label)
         for label, there in values.items():
             fitting = [value for value in there if scope.names(value)]
@@ -88,9 +132,8 @@ class LokiSource(LiveSource):
                 within = scope.labels.get("namespace", "")
                 space = f', namespace="{quoted(within)}"' if within and "namespace" in labels else ""
                 listed = quoted("|".join(re.escape(value) for value in fitting[:20]))
-                return f'{{{label}=~"{listed}"{space}}}', True
-        name = next((name for name in self._naming() if name in labels), labels[0])
-        return f'{{{name}=~".+"}}', False
+                return f'{{{label}=~"{listed}"{space}}}'
+        return ""
 
     def _lines(self, data: Any) -> Iterator[LogLine]:
         for stream in objects(mapping(data).get("result")):
@@ -101,6 +144,20 @@ class LokiSource(LiveSource):
                 if isinstance(entry, list) and len(entry) >= 2 and isinstance(entry[1], str) and entry[1].strip():
                     message, level = _read(entry[1][:_LINE_CHARS], stated)
                     yield LogLine(self.name, about, message, _at(entry[0]), level)
+
+
+def _covering(labels: Sequence[str]) -> list[str]:
+    """Return at most five labels of which most streams have one."""
+    common = [name for name in _COMMON_LABELS if name in labels]
+    others = sorted(set(labels) - set(common), key=lambda name: (name in _LEVEL_LABELS, name))
+    return [*common, *others][:_MOST_SELECTORS]
+
+
+def _partition(labels: Sequence[str]) -> Iterator[str]:
+    """Yield selectors that no two share a stream of: those with the first label, those with the second alone, …"""
+    for place, label in enumerate(labels):
+        without = [f'{name}=""' for name in labels[:place]]
+        yield "{" + ", ".join([*without, f'{label}=~".+"']) + "}"
 
 
 def _known(labels: Mapping[str, str], name: str) -> bool:

@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import median
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, number, text
+from controlplane.runtimes.loose_json import items, mapping, number, text
 from controlplane.runtimes.sources.live.promql import Expression
 from controlplane.runtimes.sources.live.scope import Scope, Window
 from controlplane.runtimes.sources.live.source import Reading
@@ -84,25 +84,28 @@ def _count_gaps(reading: Reading, lost: int, times: Sequence[float], window: Win
         reading.problem("series ends before the time asked about does")
 
 
-def chosen(answers: Iterable[Sequence[Sampled]], scope: Scope, reading: Reading) -> list[Sampled]:
-    """Return at most 100 series of the answers, which come in order of importance.
+def ranked(answer: Sequence[Sampled], scope: Scope) -> list[Sampled]:
+    """Return the series of an answer: the objects of the alert first, then what moved most."""
+    return sorted(answer, key=lambda one: (not scope.names(one.object), -_moved(one.values)))
 
-    Of each answer the objects of the alert come first, then what moved most.
+
+def chosen(answers: Iterable[Sequence[Sampled]]) -> tuple[list[Sampled], int]:
+    """Return at most 100 series, and how many were left out.
+
+    Args:
+        answers: each ranked, in order of importance.
     """
     kept: list[Sampled] = []
     left_out = 0
     seen: set[Key] = set()
     for answer in answers:
         fresh = [one for one in answer if (one.metric, one.key[1]) not in seen]
-        ranked = sorted(fresh, key=lambda one: (not scope.names(one.object), -_moved(one.values)))
-        most = _MOST_SCOPED if ranked and ranked[0].expression.scope else _MOST_OTHER
+        most = _MOST_SCOPED if fresh and fresh[0].expression.scope else _MOST_OTHER
         room = min(most, MOST_SERIES - len(kept))
-        kept += ranked[:room]
-        left_out += max(len(ranked) - room, 0)
-        seen.update((one.metric, one.key[1]) for one in ranked[:room])
-    if left_out:
-        reading.problem(f"{left_out:,} further series left out; those kept are of the alert's objects or moved most")
-    return kept
+        kept += fresh[:room]
+        left_out += max(len(fresh) - room, 0)
+        seen.update((one.metric, one.key[1]) for one in fresh[:room])
+    return kept, left_out
 
 
 def _moved(values: Sequence[float]) -> float:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controlplane.runtimes.loose_json import between, mapping, moment, text
 from controlplane.runtimes.sources.figures import clock_dated
-from controlplane.runtimes.sources.formats.parts import between, mapping, moment, text
 from controlplane.runtimes.sources.records import State
 
 _DESCRIBING: Final = ("summary", "description", "message")

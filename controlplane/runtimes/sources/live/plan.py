@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.live.promql import (
     Expression,
     Generic,

@@ -15,7 +15,7 @@ from controlplane.configs.catalogue.definitions import NOT_TESTABLE, Integration
 from controlplane.configs.pointers import MISSING, get
 from controlplane.configs.sections import BaseUrl, IntegrationSection
 from controlplane.core.outbound import host_of
-from controlplane.runtimes.sources.formats.parts import text
+from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.sources.live.connection import MOST_S, ConnectionResult
 from controlplane.runtimes.sources.live.endpoint import Endpoint, Resolve, spellings, why_missing
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError, client_for

@@ -5,17 +5,17 @@ Source: "HTTP API", https://prometheus.io/docs/prometheus/latest/querying/api/.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
 from controlplane.core import clock
-from controlplane.runtimes.builtin.analysis.alert import read_alert
-from controlplane.runtimes.sources.formats.parts import items, mapping, objects, text
-from controlplane.runtimes.sources.live.cluster import cluster_states, state_queries
+from controlplane.runtimes.loose_json import items, mapping, objects, text
+from controlplane.runtimes.signals.alert import read_alert
+from controlplane.runtimes.sources.live import cluster
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import (
@@ -23,6 +23,7 @@ from controlplane.runtimes.sources.live.matrix import (
     Sampled,
     as_series,
     chosen,
+    ranked,
     read_matrix,
     scalar_of,
     vector_of,
@@ -39,16 +40,15 @@ MOST_QUERIES: Final = 40
 MOST_SKEW: Final = timedelta(seconds=60)
 _DAY: Final = timedelta(days=1)
 _DAY_STEP_S: Final = 900
-_SERIES_LIMIT: Final = 500  # of one answer, for servers that know the parameter
+_SERIES_LIMIT: Final = 500  # of one answer over time, for servers that know the parameter
+_SAMPLES_LIMIT: Final = 2_000  # of one answer at a time
 _RATE_LEAST_S, _RATE_MOST_S = 60, 600
-_ASKING_SHARE: Final = 0.6  # of the source's time until the queries of the window must have been answered
 _CLASSIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _NAMING: Final = ("service", "app", "job")
 _LINKS: Final = {
     "traces_service_graph_request_total": ("client", "server"),
     "istio_requests_total": ("source_workload", "destination_workload"),
 }
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -61,6 +61,11 @@ class _Turn:
     scope: Scope
     queries: int = MOST_QUERIES
 
+    @property
+    def span_s(self) -> int:
+        """Return the seconds over which increases are taken."""
+        return max(round(self.window.seconds), 60)
+
     async def query(self, expression: str) -> Any:
         """Return the data of an instant query at the end of the window.
 
@@ -69,7 +74,8 @@ class _Turn:
         """
         self._count()
         at = f"{self.window.end.timestamp():.3f}"
-        return self._data(await self.api.get("/api/v1/query", [("query", expression), ("time", at)]))
+        params = [("query", expression), ("time", at), ("limit", str(_SAMPLES_LIMIT))]
+        return self._data(await self.api.get("/api/v1/query", params))
 
     async def query_range(self, expression: str, window: Window) -> Any:
         """Return the data of a range query; see :meth:`query`."""
@@ -86,14 +92,6 @@ class _Turn:
         if self.queries <= 0:
             raise SourceError("budget", f"query not asked: at most {MOST_QUERIES} are asked in a turn")
         self.queries -= 1
-
-    async def optional(self, wanted: Awaitable[T], default: T) -> T:
-        """Return what is wanted, or ``default`` with a problem noted when it fails."""
-        try:
-            return await wanted
-        except SourceError as error:
-            self.reading.problem(str(error))
-            return default
 
 
 def data_of(body: Any) -> Any:
@@ -131,7 +129,7 @@ class PrometheusSource(LiveSource):
         now = await self._now(api, reading)
         scope = scope_of(self._alert, object_label=self._endpoint.object_label)
         turn = _Turn(api, reading, window_at(now, self._alert), scope)
-        await turn.optional(self._read_alerts(turn), None)
+        await turn.reading.optional(self._read_alerts(turn), None)
         catalogue = await self._catalogue(turn)
         names = catalogue.names[""]
         if not names:
@@ -165,11 +163,13 @@ class PrometheusSource(LiveSource):
     async def _catalogue(self, turn: _Turn) -> Catalogue:
         """Return what the server has; objects that the question names come into the turn's scope first."""
         everything, kinds, rate_s = await asyncio.gather(
-            self._names(turn, ""), turn.optional(_metadata(turn.api), {}), turn.optional(_rate_window(turn), 300)
+            self._names(turn, ""),
+            turn.reading.optional(_metadata(turn.api), {}),
+            turn.reading.optional(_rate_window(turn), 300),
         )
         turn.scope = turn.scope.after(await self._scope_of_words(turn))
         found = await asyncio.gather(
-            *(turn.optional(self._names(turn, one), frozenset()) for one in turn.scope.selectors)
+            *(turn.reading.optional(self._names(turn, one), frozenset()) for one in turn.scope.selectors)
         )
         names = {"": everything} | dict(zip(turn.scope.selectors, found, strict=True))
         types = {name: kind for name, (kind, _) in kinds.items()}
@@ -196,37 +196,53 @@ class PrometheusSource(LiveSource):
 
     async def _values(self, turn: _Turn, label: str) -> Sequence[str]:
         wanted = turn.api.get(f"/api/v1/label/{label}/values", turn.window.params())
-        data = mapping(await turn.optional(wanted, {})).get("data")
+        data = mapping(await turn.reading.optional(wanted, {})).get("data")
         return [value for value in items(data) if isinstance(value, str)]
 
     async def _read_states(self, turn: _Turn, names: frozenset[str]) -> None:
-        wanted = [turn.optional(turn.query(one), None) for one in state_queries(names, turn.scope)]
-        samples = [sample for data in await asyncio.gather(*wanted) for sample in vector_of(data)]
-        turn.reading.add(*cluster_states(self.name, samples, turn.scope))
+        turn.queries += cluster.MOST_QUERIES  # beside those for series
+
+        async def ask(query: str) -> cluster.Samples:
+            return vector_of(await turn.reading.optional(turn.query(query), None))
+
+        states = await cluster.read_cluster(
+            self.name, names, turn.scope, span_s=turn.span_s, ask=ask, reading=turn.reading
+        )
+        turn.reading.add(*states)
 
     async def _read_links(self, turn: _Turn, names: frozenset[str]) -> None:
         for family, (caller, callee) in _LINKS.items():
             if family not in names:
                 continue
-            span = duration(max(round(turn.window.seconds), 60))
-            expression = f"sum by ({caller}, {callee}) (increase({family}[{span}])) > 0"
-            for labels, _ in vector_of(await turn.optional(turn.query(expression), None)):
+            expression = f"sum by ({caller}, {callee}) (increase({family}[{duration(turn.span_s)}])) > 0"
+            for labels, _ in vector_of(await turn.reading.optional(turn.query(expression), None)):
                 one, other = labels.get(caller, ""), labels.get(callee, "")
                 if one and other and one != other and "unknown" not in (one, other):
                     turn.reading.add(Link(self.name, one, other))
 
     async def _read_series(self, turn: _Turn, catalogue: Catalogue) -> None:
         families = catalogue.request_families()
-        labels = await asyncio.gather(*(turn.optional(self._labels(turn, *one), ()) for one in families))
+        labels = await asyncio.gather(*(turn.reading.optional(self._labels(turn, *one), ()) for one in families))
         requests = [(selector, family, found) for (selector, family), found in zip(families, labels, strict=True)]
         expressions, left_out = planned(catalogue, requests)
         if left_out:
             turn.reading.problem(
                 f"{left_out} further expressions were not asked, at most {MOST_QUERIES} queries a turn"
             )
-        answers = await self._asked(turn, [self._range(turn, one) for one in expressions])
-        kept = await asyncio.to_thread(chosen, [answer for answer in answers if answer], turn.scope, turn.reading)
-        turn.reading.add(*as_series(self.name, kept, {}))  # kept if the time runs out with the baselines
+        answers: dict[int, list[Sampled]] = {}
+
+        async def ask(place: int, expression: Expression) -> None:
+            answers[place] = await turn.reading.optional(self._range(turn, expression), [])
+
+        try:
+            await asyncio.gather(*(ask(place, one) for place, one in enumerate(expressions)))
+        finally:  # what was answered is kept, also when the time is over
+            kept, left_out = chosen(answers[place] for place in sorted(answers))
+            turn.reading.add(*as_series(self.name, kept, {}))
+            if left_out:
+                turn.reading.problem(
+                    f"{left_out:,} further series left out; those kept are of the alert's objects or moved most"
+                )
         baselines = await self._baselines(turn, kept)
         turn.reading.records[Series] = list(as_series(self.name, kept, baselines))
 
@@ -237,23 +253,11 @@ class PrometheusSource(LiveSource):
 
     async def _range(self, turn: _Turn, expression: Expression) -> list[Sampled]:
         data = await turn.query_range(expression.query, turn.window)
-        return await asyncio.to_thread(read_matrix, data, expression, turn.window, turn.reading)
 
-    async def _asked(
-        self, turn: _Turn, wanted: Sequence[Coroutine[Any, Any, list[Sampled]]]
-    ) -> list[list[Sampled] | None]:
-        """Return the answers that come within the queries' share of the time; ``None`` for each other."""
-        tasks = [asyncio.ensure_future(turn.optional(one, [])) for one in wanted]
-        if not tasks:
-            return []
-        try:
-            _, late = await asyncio.wait(tasks, timeout=_ASKING_SHARE * self._time_s)
-            if late:
-                turn.reading.problem("query was not answered in time", len(late))
-            return [task.result() if task not in late else None for task in tasks]
-        finally:
-            for task in tasks:
-                task.cancel()
+        def read() -> list[Sampled]:
+            return ranked(read_matrix(data, expression, turn.window, turn.reading), turn.scope)
+
+        return await asyncio.to_thread(read)
 
     async def _baselines(self, turn: _Turn, kept: Sequence[Sampled]) -> dict[Key, Baseline]:
         """Return how each series ran the day before the window, as far as queries are left."""
@@ -264,7 +268,7 @@ class PrometheusSource(LiveSource):
             data = await turn.query_range(expression.query, day)
             return await asyncio.to_thread(read_matrix, data, expression, day, None)
 
-        answers = await asyncio.gather(*(turn.optional(past(one), []) for one in expressions))
+        answers = await asyncio.gather(*(turn.reading.optional(past(one), []) for one in expressions))
         wanted = {one.key for one in kept}
         found = {one.key: baseline_of(one.values) for answer in answers for one in answer if one.key in wanted}
         return {key: baseline for key, baseline in found.items() if baseline is not None}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Final
 
-from controlplane.runtimes.builtin.analysis.metrics import Measure, measure_of
+from controlplane.runtimes.signals.measures import Measure, measure_of
 from controlplane.runtimes.sources.live.scope import OBJECT_LABELS
 
 PERCENT, COUNT, RATE, BYTES, BYTES_RATE, SECONDS = (
@@ -247,7 +247,7 @@ def request_families(names: Collection[str], *, scope: str) -> list[RequestFamil
 def request_expressions(
     family: RequestFamily, labels: Collection[str], *, scope: str, rate_s: int, object_label: str = ""
 ) -> Iterator[Expression]:
-    """Yield rate, share of server errors and 99th percentile of a family, as far as its ``labels`` allow."""
+    """Yield rate, share of server errors, mean and 99th percentile of a family, as far as its ``labels`` allow."""
     wanted = (object_label, *OBJECT_LABELS, "destination_workload")
     objects = tuple(name for name in wanted if name and name in labels)[:1]
     by = grouping(objects)
@@ -267,6 +267,10 @@ def request_expressions(
             yield expression(share, f"{name}_error_percent", PERCENT, "Share of 5xx answers")
     if family.histogram:
         unit = "Milliseconds" if "milliseconds" in family.histogram else SECONDS
+        base = family.histogram.removesuffix("_bucket")
+        mean = f"sum by ($BY) (rate({base}_sum{{$S}}[$W])) / (sum by ($BY) (rate({base}_count{{$S}}[$W])) > 0)"
+        # Of caller and callee only means can be set off against each other.
+        yield expression(mean, f"{name}_duration", unit, "Average")
         by_le = f"sum by ({', '.join([*objects, 'le'])}) (rate({family.histogram}{{$S}}[$W]))"
         yield expression(f"histogram_quantile(0.99, {by_le})", f"{name}_duration_p99", unit, "99th percentile")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controlplane.runtimes.builtin.analysis.alert import named_in, read_alert
-from controlplane.runtimes.sources.formats.parts import mapping, objects, text
+from controlplane.runtimes.loose_json import mapping, objects, text
+from controlplane.runtimes.signals.alert import named_in, read_alert
 
 BEFORE: Final = timedelta(minutes=60)
 AFTER: Final = timedelta(minutes=15)

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 from typing_extensions import override
@@ -20,13 +21,21 @@ logger = logging.getLogger(__name__)
 #: Seconds for everything a source is asked in a turn; what was read by then is kept.
 TIME_S: Final = 20.0
 _MOST_PROBLEMS: Final = 20
+_SHARE: Final = 0.5  # of the time that is left, for a question that can do without an answer
 R = TypeVar("R", Series, Happening, LogLine, State, Link)
+T = TypeVar("T")
 
 
 class Reading:
-    """What a source has brought so far, and what went wrong with parts of it."""
+    """What a source has brought so far, what went wrong with parts of it, and when its time ends.
 
-    def __init__(self, kinds: Sequence[type]) -> None:
+    Args:
+        kinds: of records it brings, also when there are none.
+        time_s: seconds from now until the collection ends.
+    """
+
+    def __init__(self, kinds: Sequence[type], *, time_s: float = TIME_S) -> None:
+        self._ends = time.monotonic() + time_s
         self.records: dict[type, list[Any]] = {kind: [] for kind in kinds}
         self._problems: dict[str, int] = {}
         self._noting = threading.Lock()  # answers are read in threads
@@ -34,6 +43,17 @@ class Reading:
     def add(self, *records: Record) -> None:
         for record in records:
             self.records.setdefault(type(record), []).append(record)
+
+    async def optional(self, wanted: Awaitable[T], default: T) -> T:
+        """Return what is wanted, or ``default`` with a problem noted when it fails or takes half the time left."""
+        try:
+            async with asyncio.timeout(_SHARE * (self._ends - time.monotonic())):
+                return await wanted
+        except SourceError as error:
+            self.problem(str(error))
+        except TimeoutError:
+            self.problem("query was not answered in time")
+        return default
 
     def problem(self, text: str, count: int = 1) -> None:
         """Note a problem; the same one ``count`` more times is noted once, with the sum."""
@@ -121,7 +141,7 @@ class LiveSource(Source, ABC):
             return self._part
 
     async def _collected(self) -> Part:
-        reading = Reading(self.kinds)
+        reading = Reading(self.kinds, time_s=self._time_s)
         failure = ""
         try:
             async with asyncio.timeout(self._time_s), client_for(self._endpoint) as client:

@@ -65,7 +65,8 @@ def change_point(values: Sequence[float], *, least_score: float = 4.0) -> Change
     before, after = values[:split], values[split:]
     low, high = median(before), median(after)
     spread = max(noise(values), _pooled(before, after), _RANGE_SHARE * span)
-    score = abs(high - low) / spread
+    # Differences near the least that a float can hold leave no spread to measure by.
+    score = abs(high - low) / spread if spread > 0 else 0.0
     if score < least_score:
         return None
     return ChangePoint(_onset(values, split, low, high, spread), low, high, score)

@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controlplane.runtimes.sources.formats.parts import items, mapping, moment, objects, text
+from controlplane.runtimes.loose_json import items, mapping, moment, objects, text
 
 _MOST_TEXTS: Final = 400
 _TEXT_CHARS: Final = 4_000
 _WORDS_CHARS: Final = 20_000
 _MOST_NAMES: Final = 500
 _QUIET: Final = frozenset({"normal", "ok", "resolved", "inactive", "recovered", "closed"})
+_TOGETHER: Final = timedelta(hours=6)
 _METRIC: Final = ("metric", "metric_name", "metricName", "MetricName")
 _ABOUT: Final = ("service", "node", "workload", "host", "instance", "object")
 _STATISTIC: Final = ("agg", "aggregation", "statistic", "Statistic")
@@ -24,8 +25,8 @@ _DESCRIBING: Final = ("summary", "description", "message", "error", "suspected_s
 class AlertView:
     """``words`` is everything the alert says in lower case; ``firing`` is ``None`` when it does not say.
 
-    ``starts_at`` is when the earliest of its alerts began; ``metric`` and ``statistic`` are what it measures by, where
-    it has members of that kind.
+    ``starts_at`` is when the first of its alerts began, of those that began within hours of the newest; ``metric`` and
+    ``statistic`` are what it measures by, where it has members of that kind.
     """
 
     title: str
@@ -77,7 +78,9 @@ def _started(alert: Mapping[str, Any]) -> datetime | None:
     single = [part for part in objects(alert.get("alerts")) if text(part.get("status")).lower() not in _QUIET]
     parts = [alert, *single[:_MOST_TEXTS]]
     times = (moment(part.get(key)) for part in parts for key in _STARTED)
-    return min((at for at in times if at is not None and at.year > 1970), default=None)
+    known = [at for at in times if at is not None and at.year > 1970]
+    # One that has been firing for weeks is not what woke somebody now: those that began with the newest count.
+    return min((at for at in known if max(known) - at <= _TOGETHER), default=None)
 
 
 def named_in(words: str, objects: Sequence[str]) -> list[str]:
