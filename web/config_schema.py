@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from controlplane.configs.pointers import encode_token
+from controlplane.configs.patterns import matches
+from controlplane.configs.pointers import PointerSyntaxError, decode, encode_token
 from controlplane.configs.sections import DocumentSchema
 
 _DEPTH: Final = 5
@@ -29,6 +30,19 @@ def known_settings() -> tuple[Setting, ...]:
     """Return every known setting in the schema's order, sections of named things with ``*``."""
     schema = DocumentSchema.model_json_schema()
     return tuple(_settings(schema, "", schema.get("$defs", {}), 0))
+
+
+def setting_at(pointer: str) -> Setting | None:
+    """Return the known setting that a pointer names, ``None`` for none."""
+    try:
+        path = decode(pointer)
+    except PointerSyntaxError:
+        return None
+    for setting in known_settings():
+        pattern = decode(setting.pointer)
+        if len(pattern) == len(path) and matches(pattern, path):
+            return setting
+    return None
 
 
 def _settings(schema: Mapping[str, Any], pointer: str, defs: Mapping[str, Any], depth: int) -> Iterator[Setting]:

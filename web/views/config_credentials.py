@@ -21,7 +21,6 @@ from controlplane.core.permissions import Action
 from web.config_page import Place, credential_states
 from web.session import signed_in
 
-_FIELDS: Final = ("name", "hosts")
 #: Refusals that name no field, and the field that they are about.
 _FIELD_OF: Final = {"credential_not_held": "name", "hosts_not_held": "hosts", "too_many_grants": "name"}
 

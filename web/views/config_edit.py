@@ -20,7 +20,7 @@ from controlplane.core.permissions import Action
 from web.change_rows import change_rows, touches
 from web.config_draft import Draft, Problem, TypedWrongly, draft_rebased, draft_typed, draft_write, problem_of
 from web.config_page import Place, policy_words, pretty_json
-from web.config_schema import known_settings
+from web.config_schema import known_settings, setting_at
 from web.session import signed_in
 
 
@@ -141,6 +141,7 @@ def _edit(
         "refused": problem is not None,
         "settings": known_settings(),
         "pointers": list(pointers),
+        "setting": setting_at(single.pointer),
         "inherited": _inherited(effective, single.pointer),
         "set_here": _value_at(stored.document, single.pointer) is not MISSING,
     }

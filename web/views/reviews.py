@@ -1,4 +1,4 @@
-"""The reviews inbox: what waits for a decision, what one has asked for, what is decided; one review, and deciding it."""
+"""The reviews inbox: what waits, what one has asked for, what is decided; one review, and deciding it."""
 
 from typing import Any, Final
 from uuid import UUID
