@@ -1,6 +1,7 @@
 """Writes about runtimes: testing an integration's connection, keeping the result of an evaluation."""
 
 import asyncio
+from urllib.parse import urlsplit
 
 from django.db import transaction
 
@@ -20,7 +21,8 @@ def integration_test(*, actor: Actor, node: Node, name: str) -> ConnectionResult
     """Ask an integration's server whether it answers, as a run would ask it; takes at most 10 seconds.
 
     What is wrong with the server, its address or the credentials is a result, never an error. Nothing is sent where a
-    credential cannot be resolved. A disabled integration can be tested. The audit row names no URL and no credential.
+    credential cannot be resolved. A disabled integration can be tested. The audit row names the host that was asked
+    (with its port, as it is configured), no path and no credential.
 
     Args:
         actor: who tests; needs ``config.write`` on the node, since the test makes this installation send requests.
@@ -42,9 +44,14 @@ def integration_test(*, actor: Actor, node: Node, name: str) -> ConnectionResult
             object_kind="integration",
             object_id=name,
             node_id=node.pk,
-            after={"kind": integration.kind, "ok": result.ok, "code": result.code},
+            after={"kind": integration.kind, "host": _host(integration.url), "ok": result.ok, "code": result.code},
         )
     return result
+
+
+def _host(url: str) -> str:
+    """Return host and port of a URL that is fit to be shown, ``""`` of one that comes from a reference."""
+    return "" if "${" in url else urlsplit(url).netloc.lower()[:300]
 
 
 def _tested(integration: Integration) -> ConnectionResult:
