@@ -17,7 +17,17 @@ INTEGRATION_KINDS: Final = ("prometheus", "alertmanager", "loki")
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110, section 5.6.2
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
-_CREDENTIAL_HEADER: Final = re.compile(r"authorization|cookie|token|secret|passw|api-?key", re.IGNORECASE)
+#: Names that say credential; "author" and "keyspace" do not.
+_CREDENTIAL_HEADER: Final = re.compile(
+    r"auth(?!or(?!i))|cookie|token|secret|passw|credential|signature|keys?(?![a-z])", re.IGNORECASE
+)
+#: What only the connection and the message themselves decide (RFC 9110, sections 7.2, 7.6.1, 8.6, 10.1.1, 10.1.4; RFC
+#: 9112, section 6.1; RFC 9113, section 8.2.2), and what clouds ask of those who want an instance's credentials.
+_RESERVED_HEADER: Final = re.compile(
+    r"host|content-(?:length|encoding)|transfer-encoding|te|trailers?|connection|keep-alive|upgrade|expect"
+    r"|http2-settings|proxy-.*|accept-encoding|.*metadata.*|x-aws-ec2-.*",
+    re.IGNORECASE,
+)
 
 
 class LimitsSection(BaseModel):
@@ -87,6 +97,9 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, content in value.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(content):
             raise PydanticCustomError("header_form", "A header has a name and a value of printable ASCII characters")
+        if _RESERVED_HEADER.fullmatch(name):
+            message = "The header {name} belongs to the connection, the message's form or a cloud's metadata service"
+            raise PydanticCustomError("header_reserved", message, {"name": name})
         if _CREDENTIAL_HEADER.search(name):
             _reference(content)
     return value

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db import transaction
 
@@ -24,7 +25,8 @@ def integration_test(*, actor: Actor, node: Node, name: str) -> ConnectionResult
 
     A kind that no run reads is asked by what the catalogue says of it, where a plain GET can tell. What is wrong with
     the server, its address or the credentials is a result, never an error. Nothing is sent where a credential cannot be
-    resolved. A disabled integration can be tested. The audit row names no URL and no credential.
+    resolved. A disabled integration can be tested. The audit row names the host that was asked (with its port, as it is
+    configured), no path and no credential.
 
     Args:
         actor: who tests; needs ``config.write`` on the node, since the test makes this installation send requests.
@@ -50,9 +52,14 @@ def integration_test(*, actor: Actor, node: Node, name: str) -> ConnectionResult
             object_kind="integration",
             object_id=name,
             node_id=node.pk,
-            after={"kind": integration.kind, "ok": result.ok, "code": result.code},
+            after={"kind": integration.kind, "host": _host(integration.url), "ok": result.ok, "code": result.code},
         )
     return result
+
+
+def _host(url: str) -> str:
+    """Return host and port of a URL that is fit to be shown, ``""`` of one that comes from a reference."""
+    return "" if "${" in url else urlsplit(url).netloc.lower()[:300]
 
 
 def _tested(integration: Integration) -> ConnectionResult:

@@ -84,6 +84,43 @@ def test_integration__broken_rule__refused_at_its_pointer_without_the_value(
     assert "plain-text" not in f"{error.detail} {error.errors}"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Keep-Alive", "Upgrade",
+        "Expect", "TE", "te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Accept-Encoding",
+        "Metadata-Flavor", "Metadata", "X-Google-Metadata-Request", "X-aws-ec2-metadata-token",
+        "X-AWS-EC2-Metadata-Token-TTL-Seconds",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["a", "${OPENSRE_CRED_PROM}"])
+def test_headers__of_the_connection_or_of_metadata_services__refused_by_name(tree: Tree, name: str, value: str) -> None:
+    (error,) = refusal(tree, {**GOOD, "headers": {name: value}}).errors
+
+    assert (error.pointer, error.code) == ("/integrations/mon/headers", "header_reserved")
+    assert name in error.detail
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["X-Auth", "X-Authentication", "authorization", "Api-Key", "X-Apikey", "DD-API-KEY", "X-Vault-Token", "Cookie",
+     "X-Client-Secret", "X-Password", "X-Credentials", "X-Signature", "X-Keys"],
+)  # fmt: skip
+def test_headers__name_says_credential__value_is_a_reference(tree: Tree, name: str) -> None:
+    (error,) = refusal(tree, {**GOOD, "headers": {name: "plain-text"}}).errors
+    assert (error.pointer, error.code) == ("/integrations/mon/headers", "reference_required")
+
+    put(tree.payments, {"integrations": {"mon": {**GOOD, "headers": {name: "${OPENSRE_CRED_PROM}"}}}})
+    assert effective(tree.payments)["integrations"]["mon"]["headers"] == {name: "${OPENSRE_CRED_PROM}"}
+
+
+@pytest.mark.parametrize("name", ["X-Team", "X-Author", "X-Keyspace", "X-Scope-OrgID", "Accept-Language", "Via-Team"])
+def test_headers__ordinary_names__keep_their_literal(tree: Tree, name: str) -> None:
+    put(tree.payments, {"integrations": {"mon": {**GOOD, "headers": {name: "a"}}}})
+
+    assert effective(tree.payments)["integrations"]["mon"]["headers"] == {name: "a"}
+
+
 @pytest.mark.parametrize("entry", ["text", 1, []])
 def test_integration__no_object__refused(tree: Tree, entry: Any) -> None:
     assert refusal(tree, entry).errors[0].pointer == "/integrations/mon"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from controlplane.runtimes.builtin.analysis.propagation import Blame, assign_blame, propagation_candidates
 from controlplane.runtimes.builtin.analysis.volumes import Trouble
+from controlplane.runtimes.interface import HistoryTurn
 from controlplane.runtimes.report import Category
 from tests.support.evidence import run_turn
 from tests.support.recordings import BEGIN, Service, alarm, shop_case, shop_snapshot
@@ -294,3 +295,49 @@ async def test_lone_metric__too_little_or_not_of_the_time__is_no_proof_of_health
     ran = await run_turn(evidence, alert=alarm("front", start=BEGIN + begins), prompt="Why?")
     assert ran.report.root_cause is not None
     assert ran.report.root_cause.category is Category.UNKNOWN
+
+
+def test_claims__onset__is_where_the_metric_changed_not_where_the_alert_began() -> None:
+    slow = [0.3] * 10 + [0.9] * 20
+    services = [Service("front", 0.3, slow), Service("store", 0.05, [value - 0.25 for value in slow])]
+    alert = alarm("front", start=BEGIN + timedelta(minutes=5 * 28))
+    (candidate,) = propagation_candidates(shop_case(services, [("front", "store")], alert))
+    began = BEGIN + timedelta(minutes=50)
+    assert f"from {began:%H:%M} UTC on" in candidate.claims[0].text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [("why are requests failing?", ["failing"]), ("why is the front so slow?", ["slow"])]
+)
+async def test_question_without_an_alert__its_words_choose_the_trouble(words: str, expected: list[str]) -> None:
+    services = [Service("front", 0.3, 0.9, failing_now=0.2), Service("store", 0.05, 0.65, failing_now=0.2)]
+    ran = await run_turn(shop_snapshot(services, [("front", "store")]), prompt=words)
+    assert [word for word in ("slow", "failing") if f"store is {word}" in ran.report.title] == expected
+
+
+async def test_alert_about_what_nobody_knows__is_said_and_weighs_less() -> None:
+    calls = [("front", "store")]
+    services = [Service("front", 0.3, 0.9), Service("store", 0.05, 0.65)]
+    known = await run_turn(shop_snapshot(services, calls), alert=alert_of("front"), prompt="Why?")
+    stranger = await run_turn(shop_snapshot(services, calls), alert=alert_of("ledger-b"), prompt="Why?")
+    assert known.report.root_cause is not None
+    assert stranger.report.root_cause is not None
+    assert stranger.report.root_cause.confidence < known.report.root_cause.confidence - 0.2
+    assert "Nothing that was read is about ledger-b" in stranger.report.summary
+    assert [item.why for item in stranger.report.not_checked if item.what == "ledger-b"] == [
+        "No source that was read knows it."
+    ]
+    assert "ledger-b" not in {item.what for item in known.report.not_checked}
+
+
+def alert_of(service: str) -> dict[str, Any]:
+    return {"status": "firing", "commonLabels": {"alertname": "Slow", "service": service}}
+
+
+async def test_follow_up_about_a_part_of_the_verdict__is_answered_and_the_verdict_stays() -> None:
+    evidence = shop_snapshot([Service("front", 0.3, 0.9), Service("store", 0.05, 0.65)], [("front", "store")])
+    first = HistoryTurn("Why is front slow?", "store is slow", "completed")
+    ran = await run_turn(evidence, alert=alert_of("front"), prompt="What calls store?", history=[first])
+    assert ran.report.root_cause is not None
+    assert (ran.report.root_cause.category, ran.report.root_cause.object) == (Category.DEPENDENCY_FAILURE, "store")
+    assert "store is called by front." in ran.result.text

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Final
 
 from controlplane.runtimes.builtin.analysis.case import Case
-from controlplane.runtimes.builtin.analysis.facts import Facts
 from controlplane.runtimes.builtin.analysis.signs import SignKind
 from controlplane.runtimes.builtin.analysis.verdict import Verdict
 from controlplane.runtimes.loose_json import items, mapping, text
@@ -58,7 +57,7 @@ def report_of(verdict: Verdict, case: Case, undone: Sequence[NotChecked] = ()) -
         root_cause=hypotheses[0],
         claims=tuple(claims[:_MOST_CLAIMS]),
         ruled_out=tuple(verdict.ruled_out),
-        not_checked=tuple([*_not_checked(case.facts), *undone][:20]),
+        not_checked=tuple([*_not_checked(case), *undone][:20]),
         actions=root.actions,
     )
 
@@ -117,22 +116,30 @@ def _timeline(verdict: Verdict, case: Case) -> list[TimelineEntry]:
     return [entries[key] for key in sorted(entries)][:_MOST_TIMES]
 
 
-def _not_checked(facts: Facts) -> list[NotChecked]:
+def _not_checked(case: Case) -> list[NotChecked]:
     """Return what could not be checked: missing sources, skipped parts, kinds of evidence that nobody offers."""
-    found = [NotChecked(what=item.name, why=f"{item.reason[:1].upper()}{item.reason[1:]}.") for item in facts.missing]
+    facts = case.facts
+    found = [NotChecked(what=name, why="No source that was read knows it.") for name in case.unfamiliar]
+    found += [NotChecked(what=item.name, why=_sentence(item.reason)) for item in facts.missing]
+    unread = {item.name for item in facts.missing}
     for source in facts.sources:
-        problems = [text(problem) for problem in items(source.facts.get("problems"))]
-        if problems:
+        problems = [text(problem).rstrip(".") for problem in items(source.facts.get("problems"))]
+        if problems and source.object not in unread:
             found.append(NotChecked(what=source.object, why=f"In part: {'; '.join(problems[:5])}."))
     kinds = {word for source in facts.sources for word in mapping(source.facts.get("counts"))}
-    for word, why in (
-        ("metrics", "No source of metrics is connected."),
-        ("events", "No source of events is connected, so changes and restarts may have gone unseen."),
-        ("log lines", "No source of logs is connected."),
+    for word, kind, why in (
+        ("metrics", "metrics", ""),
+        ("events", "events", ", so changes and restarts may have gone unseen"),
+        ("log lines", "logs", ""),
     ):
         if word not in kinds:
-            found.append(NotChecked(what=word, why=why))
+            state = "could be read" if unread else "is connected"
+            found.append(NotChecked(what=word, why=f"No source of {kind} {state}{why}."))
     if not facts.calls:
         why = "No topology is connected, so what calls this and what it calls were not followed."
         found.append(NotChecked(what="neighbouring services", why=why))
     return found
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}."

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controlplane.runtimes.builtin.analysis.candidate import listed
 from controlplane.runtimes.builtin.analysis.case import Case
 from controlplane.runtimes.builtin.analysis.facts import EventFact, Facts, LogFact, StateFact
 from controlplane.runtimes.report import Claim
@@ -39,6 +40,7 @@ _TOPICS: Final = {
     "monitor": "monitor monitors",
     "query": "query queries statement statements sql",
     "waits": "wait waits lock locks blocking",
+    "call": "call calls called caller callers callee callees depend depends dependency upstream downstream",
 }
 
 
@@ -91,10 +93,29 @@ def answer_about(pointers: Pointers, case: Case, most: int = 6) -> list[Claim]:
     vitals = [vital for vital in vitals if not pointers.objects or vital.object in pointers.objects] or vitals
     vitals.sort(key=lambda vital: (not case.in_focus(vital.object), vital.moved == 0, vital.name))
     claims += [Claim(text=f"{vital.course()}.", citations=(vital.id,)) for vital in vitals[:most]]
+    if "call" in pointers.topics:
+        claims += _calls_about(pointers, case.facts)
     for fact in _facts_about(pointers, case.facts)[:most]:
         quote = fact.quote if isinstance(fact, StateFact) else f"{fact.object}: {fact.message}"
         claims.append(Claim(text=quote[:500], citations=(fact.id,)))
     return claims[: most + 2]
+
+
+def _calls_about(pointers: Pointers, facts: Facts) -> list[Claim]:
+    """Return what each object calls, and what calls it."""
+    claims: list[Claim] = []
+    for name in pointers.objects:
+        own = [calls for calls in facts.calls if calls.object == name]
+        callers = [calls for calls in facts.calls if name in calls.callees]
+        if callers:
+            who = listed((calls.object for calls in callers), 8)
+            claims.append(Claim(text=f"{name} is called by {who}.", citations=tuple(c.id for c in callers[:8])))
+        if own:
+            whom = listed((callee for calls in own for callee in calls.callees), 8)
+            claims.append(Claim(text=f"{name} calls {whom}.", citations=tuple(c.id for c in own)))
+        elif callers:
+            claims.append(Claim(text=f"{name} calls nothing that is known.", citations=(callers[0].id,)))
+    return claims
 
 
 def _facts_about(pointers: Pointers, facts: Facts) -> Sequence[EventFact | LogFact | StateFact]:

@@ -17,7 +17,7 @@ from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
 from controlplane.runtimes.loose_json import mapping
 from controlplane.runtimes.render import one_line, render_report
 from controlplane.runtimes.report import Claim, Report
-from controlplane.runtimes.signals.alert import AlertView, read_alert
+from controlplane.runtimes.signals.alert import AlertView, named_in, read_alert
 
 _NAMES: Final = {
     "query_metrics": "metrics",
@@ -106,8 +106,16 @@ async def _gather(state: _Turn) -> AsyncIterator[RuntimeEvent]:
 def _analyse(state: _Turn) -> tuple[Case, Verdict]:
     """Judge what was gathered. Pure and possibly long, so it runs beside the event loop."""
     facts = state.investigation.facts()
-    prompt = "" if state.context.history else state.context.prompt
-    case = case_of(facts, _alert(state, facts), prompt, " ".join(state.asked))
+    turn, asked = state.context, " ".join(state.asked)
+    alert = _alert(state, facts)
+    if turn.history and asked:
+        # A follow-up about what the verdict rests on is a question about it, not another investigation.
+        first = case_of(facts, alert, turn.history[0].prompt)
+        verdict = decide(first)
+        named = set(named_in(asked, facts.objects()))
+        if named and named <= {verdict.root.object, *verdict.root.affected}:
+            return first, verdict
+    case = case_of(facts, alert, "" if turn.history else turn.prompt, asked)
     return case, decide(case)
 
 

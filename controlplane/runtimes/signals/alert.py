@@ -16,6 +16,18 @@ _QUIET: Final = frozenset({"normal", "ok", "resolved", "inactive", "recovered", 
 _TOGETHER: Final = timedelta(hours=6)
 _METRIC: Final = ("metric", "metric_name", "metricName", "MetricName")
 _ABOUT: Final = ("service", "node", "workload", "host", "instance", "object")
+_SUBJECTS: Final = (
+    "service",
+    "service_name",
+    "app",
+    "deployment",
+    "pod",
+    "instance",
+    "node",
+    "host",
+    "workload",
+    "job",
+)
 _STATISTIC: Final = ("agg", "aggregation", "statistic", "Statistic")
 _STARTED: Final = ("startsAt", "starts_at", "startedAt", "started_at", "activeAt", "timestamp", "date", "time")
 _DESCRIBING: Final = ("summary", "description", "message", "error", "suspected_symptom", "title", "text")
@@ -26,7 +38,8 @@ class AlertView:
     """``words`` is everything the alert says in lower case; ``firing`` is ``None`` when it does not say.
 
     ``starts_at`` is when the first of its alerts began, of those that began within hours of the newest; ``metric`` and
-    ``statistic`` are what it measures by, where it has members of that kind.
+    ``statistic`` are what it measures by, where it has members of that kind. ``subjects`` are what it is about, by
+    the labels that name services, hosts and workloads.
     """
 
     title: str
@@ -37,6 +50,7 @@ class AlertView:
     starts_at: datetime | None = None
     metric: str = ""
     statistic: str = ""
+    subjects: tuple[str, ...] = ()
 
     def names(self, objects: Sequence[str]) -> list[str]:
         """Return which of ``objects`` the alert speaks of, the longest names first."""
@@ -64,6 +78,7 @@ def read_alert(alert: Mapping[str, Any] | None) -> AlertView | None:
         words=" ".join(texts).lower()[:_WORDS_CHARS],
         starts_at=_started(alert),
         metric=metric[:200],
+        subjects=tuple(dict.fromkeys(said for key in _SUBJECTS if (said := _first(alert, labels, [key])[:200])))[:5],
         statistic=_first(alert, labels, _STATISTIC)[:40],
     )
 

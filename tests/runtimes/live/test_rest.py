@@ -178,7 +178,8 @@ def test_test__server_answers__ok_with_its_version(
     assert (found["ok"], found["code"], found["version"], found["detail"]) == (True, "ok", version, f"{title} answers.")
     assert 0 <= found["latency_ms"] < 10_000
     (event,) = audited(tree.payments)
-    assert (event.object_id, json.loads(event.after_json)) == ("mon", {"kind": kind, "ok": True, "code": "ok"})
+    told = {"kind": kind, "host": peer.url.removeprefix("http://"), "ok": True, "code": "ok"}
+    assert (event.object_id, json.loads(event.after_json)) == ("mon", told)
 
 
 @pytest.mark.parametrize("kind", ["alertmanager", "loki"])
@@ -202,6 +203,22 @@ def test_test__address_refused__is_an_answer_with_the_code(tree: Tree, url: str,
     assert (found["ok"], found["code"], found["version"]) == (False, code, None)
     assert "latest" not in found["detail"]
     assert [json.loads(event.after_json)["code"] for event in audited(tree.payments)] == [code]
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://10.0.0.1:9090/secret-path", "10.0.0.1:9090"),
+        ("http://Inner.Example.invalid", "inner.example.invalid"),
+        ("http://[fe80::1]:6379/", "[fe80::1]:6379"),
+        ("http://${OPENSRE_CRED_HOST}/x", ""),
+    ],
+)
+def test_test__each_address__its_audit_row_names_host_and_code_alone(tree: Tree, url: str, host: str) -> None:
+    found = tried(tree, {"kind": "prometheus", "url": url})
+
+    (event,) = audited(tree.payments)
+    assert json.loads(event.after_json) == {"kind": "prometheus", "host": host, "ok": False, "code": found["code"]}
 
 
 def test_test__nobody_listens__connection_failed(tree: Tree) -> None:

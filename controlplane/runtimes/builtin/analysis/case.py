@@ -80,6 +80,9 @@ class Case:
 
     ``incidents`` are the recorded incident that is meant and those it goes back to, one by one; ``facts`` then are
     those of its time, ``everything`` are all. ``unknown`` are ids that were asked for and that no record has.
+
+    ``question`` is what a person asked. ``unfamiliar`` is what the alert is about, where nothing of it is among the
+    evidence.
     """
 
     facts: Facts
@@ -93,6 +96,8 @@ class Case:
     everything: Facts
     incidents: tuple[Incident, ...] = ()
     unknown: tuple[str, ...] = ()
+    question: str = ""
+    unfamiliar: tuple[str, ...] = ()
 
     def vital(self, measure: Measure, object_: str | None = None) -> Vital | None:
         """Return the metric of a measure, of an object, else of the focus, else of any; moved ones first."""
@@ -160,6 +165,8 @@ def case_of(facts: Facts, alert: AlertView | None, prompt: str = "", asked: str 
         everything,
         way_back(lead, recorded) if lead is not None else (),
         tuple(unknown_ids(recorded, words)),
+        f"{asked} {prompt}",
+        alert.subjects if alert and names and not focus else (),
     )
 
 

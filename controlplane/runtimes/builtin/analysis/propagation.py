@@ -8,6 +8,7 @@ one depends on, is where the cause lies.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
@@ -137,16 +138,15 @@ def _ways(case: Case, found: Mapping[str, Volume]) -> dict[str, tuple[str, ...]]
 
 
 def _troubles(case: Case) -> list[Trouble]:
-    """Return the kinds of trouble that the alert speaks of, else all."""
+    """Return the kinds of trouble that the alert or the question speaks of, else all."""
     alert = case.alert
-    if alert is None:
-        return list(Trouble)
-    measure = measure_of(alert.metric) if alert.metric else Measure.OTHER
+    measure = measure_of(alert.metric) if alert and alert.metric else Measure.OTHER
     if measure is Measure.LATENCY:
         return [Trouble.SLOW]
     if measure in (Measure.AVAILABILITY, Measure.ERRORS):
         return [Trouble.FAILING]
-    said = [trouble for trouble, words in _WORDS.items() if any(word in alert.words for word in words)]
+    told = f"{case.question} {alert.words if alert else ''}".lower()
+    said = [trouble for trouble, words in _WORDS.items() if any(word in told for word in words)]
     return said or list(Trouble)
 
 
@@ -155,7 +155,7 @@ def _candidate(case: Case, trouble: Trouble, blame: Blame, *, first: bool) -> Ca
     elsewhere = blame.object != alarmed
     words = "slow" if trouble is Trouble.SLOW else "failing"
     steps = [
-        seen(f"{volume.object} {_levels(trouble, volume)}, from {clock(volume.onset)} UTC on.", *volume.ids)
+        seen(f"{volume.object} {_levels(trouble, volume)}, from {clock(_onset(case, volume))} UTC on.", *volume.ids)
         for volume in blame.seen
     ]
     calls = _calls_on(case, blame.way)
@@ -179,6 +179,12 @@ def _candidate(case: Case, trouble: Trouble, blame: Blame, *, first: bool) -> Ca
     )
 
 
+def _onset(case: Case, volume: Volume) -> datetime:
+    """Return when the trouble began: where the metric changed, which may lie long before the alert."""
+    onsets = (vital.onset for vital in case.vitals if vital.id == volume.fact.id and vital.moved)
+    return next((onset for onset in onsets if onset is not None), volume.onset)
+
+
 def _mechanism(trouble: Trouble, blame: Blame) -> str:
     volume = blame.volume
     what = _levels(trouble, volume)
@@ -195,7 +201,8 @@ def _levels(trouble: Trouble, volume: Volume) -> str:
         return f"takes {figure(volume.level, 'seconds')} a request instead of {figure(volume.usual, 'seconds')}"
     if is_count(volume.fact):
         return f"fails {figure(volume.level, volume.fact.unit)} instead of {figure(volume.usual, volume.fact.unit)}"
-    return f"fails {volume.level:.2%} of its requests instead of {volume.usual:.2%}"
+    level, usual = (figure(100 * share, "percent") for share in (volume.level, volume.usual))
+    return f"fails {level} of its requests instead of {usual}"
 
 
 def _own_claims(case: Case, trouble: Trouble, blame: Blame) -> Iterator[Claim]:
@@ -211,7 +218,7 @@ def _own_claims(case: Case, trouble: Trouble, blame: Blame) -> Iterator[Claim]:
         yield seen(f"The calls lead there: {way}.", *(calls.id for calls in _calls_on(case, blame.way)))
     if trouble is Trouble.SLOW:
         told = (
-            f"{blame.share:.0%} of all the time that requests to {blame.way[0]} take is lost in {blame.object} itself"
+            f"{blame.object} itself makes its callers wait about {figure(blame.own, 'seconds')} in all more than usual"
         )
     else:
         told = f"{blame.object} itself fails about {blame.own:,.0f} requests more than usual"

@@ -69,7 +69,10 @@ def _by_states(case: Case, root: Candidate) -> Iterator[RuledOut]:
 
 
 def _by_reports(case: Case, root: Candidate) -> Iterator[RuledOut]:
-    summary = case.facts.summary("event")
+    # An alert manager's events are alerts: of what a platform did they tell nothing.
+    alerting = {source.object for source in case.facts.sources if source.facts.get("format") == "alertmanager"}
+    told = case.facts.summaries.items()
+    summary = tuple(id_ for (source, of), (id_, _) in told if of == "event" and source not in alerting)
     if case.vitals and summary and root.kind is not SignKind.FAILOVER and not case.signs.of(SignKind.FAILOVER):
         yield RuledOut(hypothesis="A failover or restart", reason="No event reports one.", citations=summary)
     lines = case.facts.summary("log line")

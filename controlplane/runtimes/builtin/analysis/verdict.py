@@ -85,9 +85,15 @@ def _weighed(case: Case, candidate: Candidate) -> Candidate:
     score = candidate.score
     if candidate.affected and not any(map(case.in_focus, candidate.affected)) and not _hosts_focus(case, candidate):
         score *= 0.75
+    if case.unfamiliar:
+        score *= 0.6  # it is about something else than the alert
     words = _ALERT_WORDS.get(candidate.kind, ()) if candidate.kind else ()
     if case.alert is not None and any(word in case.alert.words for word in words):
         score = min(score + 0.03, 0.97)
+    if case.unfamiliar:
+        names = listed(case.unfamiliar)
+        told = f"Nothing that was read is about {names}. What stands out elsewhere: {candidate.mechanism}"
+        return replace(candidate, score=score, mechanism=told[:2_000])
     return replace(candidate, score=score)
 
 

@@ -3,15 +3,17 @@
 Source: the OpenAPI document of its API v2 (api/v2/openapi.yaml).
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
 from controlplane.runtimes.loose_json import between, items, mapping, objects, text
+from controlplane.runtimes.sources.live.bounds import labels_of
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import version_in
-from controlplane.runtimes.sources.live.monitors import message_of, monitor_state
+from controlplane.runtimes.sources.live.monitors import NAMING, message_of, monitor_state
 from controlplane.runtimes.sources.live.scope import OBJECT_LABELS
 from controlplane.runtimes.sources.live.source import LiveSource, Reading
 from controlplane.runtimes.sources.records import Happening, Level, State
@@ -33,6 +35,9 @@ class AlertmanagerSource(LiveSource):
         body = await api.get("/api/v2/alerts", wanted)
         if not isinstance(body, list):
             raise SourceError("not_json", "The server's answers have another form than this API's.")
+        await asyncio.to_thread(self._read, body, reading)
+
+    def _read(self, body: Sequence[Any], reading: Reading) -> None:
         alerts = sorted(objects(body), key=lambda alert: (_ORDER[_standing(alert)[0]], text(alert.get("startsAt"))))
         if len(alerts) > MOST_ALERTS:
             reading.problem(f"{len(alerts) - MOST_ALERTS:,} further alerts left out")
@@ -41,14 +46,15 @@ class AlertmanagerSource(LiveSource):
         reading.records[Happening].sort(key=lambda event: (event.at is None, event.at.start if event.at else 0))
 
     def _take(self, alert: Mapping[str, Any], reading: Reading) -> None:
-        labels, notes = mapping(alert.get("labels")), mapping(alert.get("annotations"))
+        named = (self._endpoint.object_label, *NAMING)
+        labels, notes = labels_of(alert.get("labels"), reading, first=named), mapping(alert.get("annotations"))
         standing, note = _standing(alert)
         state = monitor_state(self.name, labels, notes, state=standing, since=alert.get("startsAt"), note=note)
         if state is None:
             reading.problem("alert without a name left out")
             return
         words = (self._endpoint.object_label, *OBJECT_LABELS)
-        about = next((text(labels[name]) for name in words if text(labels.get(name))), "")
+        about = next((labels[name] for name in words if labels.get(name)), "")
         severity = text(labels.get("severity")).lower()
         message = message_of(notes) or f"alert {state.object} began"
         reading.add(

@@ -64,13 +64,17 @@ async def read_cluster(
     nodes, deployments, pods = await asyncio.gather(
         answer(node_question(names)), answer(deployment_question(names, scope)), pods_of()
     )
-    read = [
-        *kubernetes.read_nodes(source, {"nodes": list(_nodes(nodes))}),
-        *kubernetes.read_deployments(source, {"deployments": list(_deployments(deployments))}),
-        *kubernetes.read_pods(source, {"pods": pods}),
-    ]
-    states = [record for record in read if isinstance(record, State)]
-    return sorted(states, key=lambda state: (not _troubled(state), not scope.names(state.object)))
+
+    def read() -> list[State]:
+        records = [
+            *kubernetes.read_nodes(source, {"nodes": list(_nodes(nodes))}),
+            *kubernetes.read_deployments(source, {"deployments": list(_deployments(deployments))}),
+            *kubernetes.read_pods(source, {"pods": pods}),
+        ]
+        states = [record for record in records if isinstance(record, State)]
+        return sorted(states, key=lambda state: (not _troubled(state), not scope.names(state.object)))
+
+    return await asyncio.to_thread(read)
 
 
 def _worst(listed: Sequence[Samples]) -> list[tuple[str, str]]:

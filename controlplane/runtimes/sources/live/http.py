@@ -21,6 +21,7 @@ MOST_AT_ONCE: Final = 4
 _ERROR_CHARS: Final = 200
 _RAW_CHARS: Final = 4_000
 _BESIDE_LOOP_BYTES: Final = 100_000  # a larger body is parsed in a thread
+_MOST_VALUES: Final = 1_000_000  # of one body: parsing cannot be interrupted, and each takes its time
 _MARKER: Final = "[redacted:credential]"
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 _STATUS: Final = {
@@ -93,20 +94,26 @@ class JsonApi:
             if len(body) > _BESIDE_LOOP_BYTES:
                 return await asyncio.to_thread(self._read, body)
             return self._read(body)
-        except orjson.JSONDecodeError:
+        except (orjson.JSONDecodeError, RecursionError):
             kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
             what = kind if re.fullmatch(r"[a-z]+/[a-z0-9.+-]{1,60}", kind) and not answer.is_json else "something else"
+            if any(secret.lower() in what for secret in self._endpoint.secrets):
+                what = "something else"
             detail = f"The server answers with {what} instead of JSON; the URL may not be that of the API."
             raise SourceError("not_json", detail) from None
 
     def _read(self, body: bytes) -> Any:
-        """Return the JSON of a body, without the secrets that were sent."""
+        """Return the JSON of a body, without the secrets that were sent.
+
+        Raises:
+            SourceError: ``too_large``: it has more values than are read.
+            orjson.JSONDecodeError, RecursionError: it is no JSON, or nested too deeply.
+        """
+        if body.count(b",") + body.count(b"[") + body.count(b"{") > _MOST_VALUES:
+            raise SourceError("too_large", "The answer has more values than are read.")
         value = orjson.loads(body)
         secrets = self._endpoint.secrets
-        # A body without escapes has every text as it stands, so that most bodies need not be walked through.
-        if secrets and (b"\\" in body or any(secret.encode() in body for secret in secrets)):
-            return without(value, secrets)
-        return value
+        return without(value, secrets) if secrets and _may_hold(value, body, secrets) else value
 
     def _said(self, answer: Answer) -> str:
         """Return the server's own words about an error, of one line, cut, without secrets; none of a page of HTML."""
@@ -123,7 +130,7 @@ class JsonApi:
 
     def clean(self, words: str, most: int = _ERROR_CHARS) -> str:
         """Return a text of the server as one line of at most ``most`` characters, without secrets."""
-        words = without(words, self._endpoint.secrets)
+        words = without(words, self._endpoint.secrets)[: 4 * _RAW_CHARS]
         # Far more than is shown is redacted, so that the cut of the raw text never shows.
         words = redact_text(" ".join(_UNPRINTABLE.sub(" ", words).split())[:_RAW_CHARS]).rstrip(".")
         return words if len(words) <= most else words[: most - 1] + "…"
@@ -134,15 +141,26 @@ def without(value: Any, secrets: Sequence[str]) -> Any:
     match value:
         case str():
             for secret in secrets:
-                if secret in value:
-                    value = value.replace(secret, _MARKER)
+                value = value.replace(secret, _MARKER)
             return value
         case list():
             return [without(item, secrets) for item in value]
         case dict():
             return {without(key, secrets): without(item, secrets) for key, item in value.items()}
+        case int() | float() if str(value) in secrets:
+            return _MARKER
         case _:
             return value
+
+
+def _may_hold(value: Any, body: bytes, secrets: Sequence[str]) -> bool:
+    """Return whether a secret may be in a body, so that most bodies need not be walked through."""
+    if b"\\" in body:  # an escape can spell any character: compared is what has only those that JSON needs
+        try:
+            body = orjson.dumps(value)
+        except orjson.JSONEncodeError:  # nested more deeply than is written
+            return True
+    return any(orjson.dumps(secret)[1:-1] in body for secret in secrets)
 
 
 def client_for(endpoint: Endpoint, *, timeout_s: float | None = None) -> OutboundClient:

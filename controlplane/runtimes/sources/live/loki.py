@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from heapq import nlargest
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -15,8 +16,9 @@ from typing_extensions import override
 from controlplane.core import clock
 from controlplane.runtimes.loose_json import items, mapping, objects, text, whole
 from controlplane.runtimes.sources.formats.kubernetes import level_of
+from controlplane.runtimes.sources.live.bounds import MOST_NAMED, labels_of, texts_of
 from controlplane.runtimes.sources.live.endpoint import Endpoint
-from controlplane.runtimes.sources.live.http import JsonApi, SourceError
+from controlplane.runtimes.sources.live.http import JsonApi, SourceError, without
 from controlplane.runtimes.sources.live.matrix import version_in
 from controlplane.runtimes.sources.live.prometheus import data_of
 from controlplane.runtimes.sources.live.scope import OBJECT_LABELS, Window, quoted, scope_of, window_at
@@ -25,7 +27,6 @@ from controlplane.runtimes.sources.records import Level, LogLine
 
 MOST_LINES: Final = 1000
 _LINE_CHARS: Final = 4_000
-_MOST_VALUES: Final = 5_000
 _LOUD: Final = "(?i)error|warn|fatal|panic|exception"
 #: Labels that name what a line is about, the most telling first; the last are of agents that know only files.
 _OBJECT_LABELS: Final = tuple(
@@ -63,13 +64,14 @@ class LokiSource(LiveSource):
     async def collect(self, api: JsonApi, reading: Reading) -> None:
         window = window_at(clock.now(), self._alert)
         span = _span(window)
-        named = items(data_of(await api.get("/loki/api/v1/labels", span)))
-        labels = [name for name in named if isinstance(name, str) and _LABEL.fullmatch(name)]
+        named = data_of(await api.get("/loki/api/v1/labels", span))
+        texts = await asyncio.to_thread(texts_of, named, MOST_NAMED, "label", reading)
+        labels = [name for name in texts if _LABEL.fullmatch(name)]
         if not labels:
             reading.problem("the server has no log streams of the time asked about")
             return
         values = await self._values(api, reading, [name for name in self._naming() if name in labels], span)
-        selector = self._selector(labels, values)
+        selector = await asyncio.to_thread(self._selector, labels, values)
         covering = _covering(labels)
         queries = [selector] if selector else [f"{part} |~ `{_LOUD}`" for part in _partition(covering)]
         full = await self._read(api, reading, queries, span)
@@ -98,7 +100,7 @@ class LokiSource(LiveSource):
             except SourceError as error:
                 failures.append(error)
                 return
-            lines = [*reading.records[LogLine], *self._lines(data)]
+            lines = [*reading.records[LogLine], *await asyncio.to_thread(self._lines, data, reading)]
             full = full or len(lines) >= MOST_LINES
             reading.records[LogLine] = sorted(lines, key=lambda line: line.at or _LONG_AGO)[-MOST_LINES:]
 
@@ -118,7 +120,7 @@ class LokiSource(LiveSource):
     ) -> dict[str, list[str]]:
         async def values_of(label: str) -> list[str]:
             data = data_of(await api.get(f"/loki/api/v1/label/{label}/values", span))
-            return [value for value in items(data)[:_MOST_VALUES] if isinstance(value, str)]
+            return await asyncio.to_thread(texts_of, data, MOST_NAMED, f"value of the label {label}", reading)
 
         found = await asyncio.gather(*(reading.optional(values_of(label), []) for label in labels))
         return dict(zip(labels, found, strict=True))
@@ -135,15 +137,33 @@ class LokiSource(LiveSource):
                 return f'{{{label}=~"{listed}"{space}}}'
         return ""
 
-    def _lines(self, data: Any) -> Iterator[LogLine]:
-        for stream in objects(mapping(data).get("result")):
-            labels = {str(name): text(value) for name, value in mapping(stream.get("stream")).items()}
-            about = next((labels[name] for name in self._naming() if labels.get(name)), "")
-            stated = next((_LEVELS[labels[name].lower()] for name in _LEVEL_LABELS if _known(labels, name)), None)
-            for entry in items(stream.get("values")):
-                if isinstance(entry, list) and len(entry) >= 2 and isinstance(entry[1], str) and entry[1].strip():
-                    message, level = _read(entry[1][:_LINE_CHARS], stated)
-                    yield LogLine(self.name, about, message, _at(entry[0]), level)
+    def _lines(self, data: Any, reading: Reading) -> list[LogLine]:
+        """Return the newest 1,000 lines of an answer, whatever limit the server keeps to."""
+        streams = [(stream, items(stream.get("values"))) for stream in objects(mapping(data).get("result"))]
+        entries = (
+            (at if (at := _at(entry[0])) else _LONG_AGO, place, entry[1])
+            for place, (_, values) in enumerate(streams)
+            for entry in values
+            if isinstance(entry, list) and len(entry) >= 2 and isinstance(entry[1], str) and entry[1].strip()
+        )
+        newest = nlargest(MOST_LINES, entries, key=lambda entry: entry[0])
+        known = {
+            place: self._about(streams[place][0].get("stream"), reading) for place in {place for _, place, _ in newest}
+        }
+        return [self._line(at, known[place], line) for at, place, line in newest]
+
+    def _about(self, raw: Any, reading: Reading) -> tuple[str, Level | None]:
+        """Return what the lines of a stream are about, and how loud they are where its labels say so."""
+        labels = labels_of(raw, reading, first=(*self._naming(), *_LEVEL_LABELS))
+        stated = (_LEVELS[labels[name].lower()] for name in _LEVEL_LABELS if _known(labels, name))
+        return next((labels[name] for name in self._naming() if labels.get(name)), ""), next(stated, None)
+
+    def _line(self, at: datetime, stream: tuple[str, Level | None], line: str) -> LogLine:
+        about, stated = stream
+        message, level = _read(line[:_LINE_CHARS], stated)
+        # A line that is JSON itself may spell a secret in escapes of its own.
+        message = without(message, self._endpoint.secrets)
+        return LogLine(self.name, about, message, None if at == _LONG_AGO else at, level)
 
 
 def _covering(labels: Sequence[str]) -> list[str]:

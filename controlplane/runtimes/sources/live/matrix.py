@@ -1,6 +1,7 @@
 """Answers of range queries as series: gaps left out and counted, the most telling series kept, a baseline beside."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,13 @@ from statistics import median
 from typing import Any, Final
 
 from controlplane.runtimes.loose_json import items, mapping, number, text
+from controlplane.runtimes.sources.live.bounds import (
+    END_OF_TIME_S,
+    MOST_POINTS_KEPT,
+    MOST_SAMPLES,
+    first_of,
+    labels_of,
+)
 from controlplane.runtimes.sources.live.promql import Expression
 from controlplane.runtimes.sources.live.scope import Scope, Window
 from controlplane.runtimes.sources.live.source import Reading
@@ -49,15 +57,23 @@ class Sampled:
 def read_matrix(data: Any, expression: Expression, window: Window, reading: Reading | None) -> list[Sampled]:
     """Return the series of a range query's ``data``.
 
-    Samples that are no finite number, and steps without a sample, are left out and counted as problems in ``reading``.
+    Samples that are no finite number or of no time, and steps without a sample, are left out and counted as problems in
+    ``reading``; so is what goes beyond the bounds of labels and samples.
     """
     found = []
+    telling = (_NAME, *expression.objects, *expression.details)
     for item in items(mapping(data).get("result")):
-        labels = {str(name): text(value) for name, value in mapping(mapping(item).get("metric")).items()}
-        raw = items(mapping(item).get("values"))
-        samples = [sample for pair in raw if (sample := _sample(pair)) is not None]
+        labels = labels_of(mapping(item).get("metric"), reading, first=telling)
+        listed = items(mapping(item).get("values"))
+        raw = first_of(listed[::-1], MOST_POINTS_KEPT, "older sample of one series", reading)[::-1]
+        finite = [sample for pair in raw if (sample := _sample(pair)) is not None]
+        samples = [sample for sample in finite if 0 <= sample[0] < END_OF_TIME_S]
         if reading is not None:
-            _count_gaps(reading, len(raw) - len(samples), [at for at, _ in samples], window)
+            if len(samples) < len(finite):
+                reading.problem(
+                    "sample left out whose time is none (outside of 1970 to 9999)", len(finite) - len(samples)
+                )
+            _count_gaps(reading, len(raw) - len(finite), [at for at, _ in samples], window)
         if samples:
             times, values = zip(*samples, strict=True)
             found.append(Sampled(expression, labels, times, values))
@@ -124,6 +140,7 @@ def as_series(source: str, kept: Sequence[Sampled], baselines: Mapping[Key, Base
     groups: dict[tuple[str, str], list[Sampled]] = {}
     for one in kept:
         groups.setdefault((one.metric, one.object), []).append(one)
+    telling = {key: _telling(group) for key, group in groups.items()}
     return [
         Series(
             source=source,
@@ -133,7 +150,7 @@ def as_series(source: str, kept: Sequence[Sampled], baselines: Mapping[Key, Base
             values=one.values,
             unit=_unit(one),
             statistic=", ".join(
-                part for part in (one.expression.statistic, _details(one, groups[one.metric, one.object])) if part
+                part for part in (one.expression.statistic, _details(one, telling[one.metric, one.object])) if part
             ),
             query=_query(one),
             baseline=baselines.get(one.key),
@@ -146,11 +163,18 @@ def _unit(one: Sampled) -> str:
     return (one.expression.units or {}).get(one.metric, one.expression.unit)
 
 
-def _details(one: Sampled, group: Sequence[Sampled]) -> str:
-    names = set(one.expression.details)
-    if len(group) > 1:
-        every = {name for other in group for name in other.labels}
-        names |= {name for name in every if len({other.labels.get(name, "") for other in group}) > 1}
+def _telling(group: Sequence[Sampled]) -> set[str]:
+    """Return the labels that tell the series of a group apart."""
+    values: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for name, value in (pair for one in group for pair in one.labels.items() if pair[1]):
+        values.setdefault(name, set()).add(value)
+        counts[name] += 1
+    return {name for name, found in values.items() if len(found) > 1 or counts[name] < len(group)}
+
+
+def _details(one: Sampled, telling: set[str]) -> str:
+    names = telling.union(one.expression.details)
     shown = sorted(name for name in names - _UNTELLING if one.labels.get(name))
     return ", ".join(f"{name} {one.labels[name]}" for name in shown)[:200]
 
@@ -171,16 +195,21 @@ def scalar_of(data: Any) -> float | None:
     return number(result[1]) if len(result) == 2 else None
 
 
-def vector_of(data: Any) -> list[tuple[dict[str, str], float]]:
-    """Return the samples of an instant query's answer, those with a finite value."""
+def moment_at(seconds: float | None) -> datetime | None:
+    """Return the time of Unix seconds; ``None`` for zero, and outside of the years 1970 to 9999."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds and 0 < seconds < END_OF_TIME_S else None
+
+
+def vector_of(
+    data: Any, reading: Reading | None = None, *, most: int = MOST_SAMPLES
+) -> list[tuple[dict[str, str], float]]:
+    """Return the samples of an instant query's answer, those with a finite value, at most ``most`` of all."""
     found = []
-    for item in items(mapping(data).get("result")):
+    for item in first_of(items(mapping(data).get("result")), most, "sample of an answer", reading):
         pair = items(mapping(item).get("value"))
         value = number(pair[1]) if len(pair) == 2 else None
         if value is not None:
-            found.append(
-                ({str(name): text(word) for name, word in mapping(mapping(item).get("metric")).items()}, value)
-            )
+            found.append((labels_of(mapping(item).get("metric"), reading), value))
     return found
 
 

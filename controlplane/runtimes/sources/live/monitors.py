@@ -5,9 +5,13 @@ from typing import Any, Final
 
 from controlplane.runtimes.loose_json import between, mapping, moment, text
 from controlplane.runtimes.sources.figures import clock_dated
+from controlplane.runtimes.sources.live.scope import OBJECT_LABELS
 from controlplane.runtimes.sources.records import State
 
 _DESCRIBING: Final = ("summary", "description", "message")
+_MESSAGE_CHARS: Final = 4_000
+#: Labels of an alert that are kept before all others.
+NAMING: Final = ("alertname", "severity", *OBJECT_LABELS)
 
 
 def monitor_state(
@@ -40,9 +44,9 @@ def monitor_state(
 
 
 def message_of(annotations: Any) -> str:
-    """Return what an alert's annotations say."""
+    """Return what an alert's annotations say, of at most 4,000 characters."""
     said = (text(mapping(annotations).get(key)) for key in _DESCRIBING)
-    return next((one for one in said if one), "")
+    return next((one for one in said if one), "")[:_MESSAGE_CHARS]
 
 
 def has_begun(value: Any) -> bool:

@@ -7,7 +7,8 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from typing_extensions import override
@@ -16,6 +17,18 @@ from controlplane.core import clock
 from controlplane.runtimes.loose_json import items, mapping, objects, text
 from controlplane.runtimes.signals.alert import read_alert
 from controlplane.runtimes.sources.live import cluster
+from controlplane.runtimes.sources.live.bounds import (
+    LABEL_CHARS,
+    MOST_LINKS,
+    MOST_NAMED,
+    MOST_NAMES,
+    MOST_SERIES_KEPT,
+    MOST_STATES,
+    MOST_WARNINGS,
+    first_of,
+    labels_of,
+    texts_of,
+)
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, SourceError
 from controlplane.runtimes.sources.live.matrix import (
@@ -23,13 +36,14 @@ from controlplane.runtimes.sources.live.matrix import (
     Sampled,
     as_series,
     chosen,
+    moment_at,
     ranked,
     read_matrix,
     scalar_of,
     vector_of,
     version_in,
 )
-from controlplane.runtimes.sources.live.monitors import monitor_state
+from controlplane.runtimes.sources.live.monitors import NAMING, monitor_state
 from controlplane.runtimes.sources.live.plan import Catalogue, planned
 from controlplane.runtimes.sources.live.promql import Expression, RequestFamily, duration
 from controlplane.runtimes.sources.live.scope import Scope, Window, scope_of, scope_of_words, window_at
@@ -75,17 +89,21 @@ class _Turn:
         self._count()
         at = f"{self.window.end.timestamp():.3f}"
         params = [("query", expression), ("time", at), ("limit", str(_SAMPLES_LIMIT))]
-        return self._data(await self.api.get("/api/v1/query", params))
+        return await self._data(await self.api.get("/api/v1/query", params))
 
     async def query_range(self, expression: str, window: Window) -> Any:
         """Return the data of a range query; see :meth:`query`."""
         self._count()
         params = [("query", expression), *window.params(), ("step", str(window.step_s)), ("limit", str(_SERIES_LIMIT))]
-        return self._data(await self.api.get("/api/v1/query_range", params))
+        return await self._data(await self.api.get("/api/v1/query_range", params))
 
-    def _data(self, body: Any) -> Any:
-        for warning in items(mapping(body).get("warnings")):
-            self.reading.problem(f"the server warns: {self.api.clean(text(warning))}")
+    async def _data(self, body: Any) -> Any:
+        def warn(warnings: Sequence[Any]) -> None:
+            for warning in first_of(warnings, MOST_WARNINGS, "warning of the server", self.reading):
+                self.reading.problem(f"the server warns: {self.api.clean(text(warning))}")
+
+        if warnings := items(mapping(body).get("warnings")):
+            await asyncio.to_thread(warn, warnings)
         return data_of(body)
 
     def _count(self) -> None:
@@ -143,7 +161,9 @@ class PrometheusSource(LiveSource):
         reply = await api.reply("/api/v1/query", [("query", "time()")])
         stated = scalar_of(data_of(reply.body))
         ours = clock.now()
-        theirs = datetime.fromtimestamp(stated, UTC) if stated else reply.date or ours
+        theirs = moment_at(stated) or reply.date or ours
+        if not 1970 <= theirs.year < 9999:  # at the ends of time there is no day before and no hour after
+            theirs = ours
         skew = theirs - ours + timedelta(seconds=reply.seconds / 2)
         if abs(skew) <= MOST_SKEW:
             return ours
@@ -153,12 +173,18 @@ class PrometheusSource(LiveSource):
 
     async def _read_alerts(self, turn: _Turn) -> None:
         data = data_of(await turn.api.get("/api/v1/alerts"))
-        for alert in objects(mapping(data).get("alerts")):
-            labels, notes = mapping(alert.get("labels")), mapping(alert.get("annotations"))
-            status = text(alert.get("state"), "firing")
-            state = monitor_state(self.name, labels, notes, state=status, since=alert.get("activeAt"))
-            if state is not None:
-                turn.reading.add(state)
+
+        def read() -> list[State]:
+            listed = [(text(one.get("state"), "firing"), one) for one in objects(mapping(data).get("alerts"))]
+            listed.sort(key=lambda one: one[0] != "firing")
+            states = []
+            for status, alert in first_of(listed, MOST_STATES, "alert", turn.reading):
+                labels = labels_of(alert.get("labels"), turn.reading, first=NAMING)
+                notes, since = mapping(alert.get("annotations")), alert.get("activeAt")
+                states.append(monitor_state(self.name, labels, notes, state=status[:LABEL_CHARS], since=since))
+            return [state for state in states if state is not None]
+
+        turn.reading.add(*await asyncio.to_thread(read))
 
     async def _catalogue(self, turn: _Turn) -> Catalogue:
         """Return what the server has; objects that the question names come into the turn's scope first."""
@@ -179,12 +205,16 @@ class PrometheusSource(LiveSource):
     async def _names(self, turn: _Turn, selector: str) -> frozenset[str]:
         match = [("match[]", f"{{{selector}}}")] if selector else []
         data = data_of(await turn.api.get("/api/v1/label/__name__/values", [*match, *turn.window.params()]))
-        names = [name for name in items(data) if isinstance(name, str)]
-        classic = frozenset(name for name in names if _CLASSIC_NAME.fullmatch(name))
-        if not selector and len(classic) < len(names):
-            problem = f"{len(names) - len(classic):,} families left out whose names PromQL has to quote"
-            turn.reading.problem(problem)
-        return classic
+
+        def read() -> frozenset[str]:
+            names = texts_of(data, MOST_NAMES, "family", turn.reading)
+            classic = frozenset(name for name in names if _CLASSIC_NAME.fullmatch(name))
+            if not selector and len(classic) < len(names):
+                problem = f"{len(names) - len(classic):,} families left out whose names PromQL has to quote"
+                turn.reading.problem(problem)
+            return classic
+
+        return await asyncio.to_thread(read)
 
     async def _scope_of_words(self, turn: _Turn) -> Scope:
         view = read_alert(self._alert)
@@ -192,18 +222,20 @@ class PrometheusSource(LiveSource):
         if not (self._words or said).strip():
             return Scope({}, (), ())
         values = await asyncio.gather(*(self._values(turn, label) for label in _NAMING))
-        return scope_of_words(f"{self._words} {said}", dict(zip(_NAMING, values, strict=True)))
+        named = dict(zip(_NAMING, values, strict=True))
+        return await asyncio.to_thread(scope_of_words, f"{self._words} {said}", named)
 
     async def _values(self, turn: _Turn, label: str) -> Sequence[str]:
         wanted = turn.api.get(f"/api/v1/label/{label}/values", turn.window.params())
         data = mapping(await turn.reading.optional(wanted, {})).get("data")
-        return [value for value in items(data) if isinstance(value, str)]
+        return await asyncio.to_thread(texts_of, data, MOST_NAMED, f"value of the label {label}", turn.reading)
 
     async def _read_states(self, turn: _Turn, names: frozenset[str]) -> None:
         turn.queries += cluster.MOST_QUERIES  # beside those for series
 
         async def ask(query: str) -> cluster.Samples:
-            return vector_of(await turn.reading.optional(turn.query(query), None))
+            data = await turn.reading.optional(turn.query(query), None)
+            return await asyncio.to_thread(vector_of, data, turn.reading)
 
         states = await cluster.read_cluster(
             self.name, names, turn.scope, span_s=turn.span_s, ask=ask, reading=turn.reading
@@ -215,16 +247,22 @@ class PrometheusSource(LiveSource):
             if family not in names:
                 continue
             expression = f"sum by ({caller}, {callee}) (increase({family}[{duration(turn.span_s)}])) > 0"
-            for labels, _ in vector_of(await turn.reading.optional(turn.query(expression), None)):
-                one, other = labels.get(caller, ""), labels.get(callee, "")
-                if one and other and one != other and "unknown" not in (one, other):
-                    turn.reading.add(Link(self.name, one, other))
+            data = await turn.reading.optional(turn.query(expression), None)
+            found = await asyncio.to_thread(self._links, data, caller, callee, turn.reading)
+            room = MOST_LINKS - len(turn.reading.records.get(Link, ()))
+            turn.reading.add(*first_of(found, room, "call between services", turn.reading))
+
+    def _links(self, data: Any, caller: str, callee: str, reading: Reading) -> list[Link]:
+        samples = vector_of(data, reading, most=MOST_LINKS)
+        pairs = dict.fromkeys((labels.get(caller, ""), labels.get(callee, "")) for labels, _ in samples)
+        wanted = (pair for pair in pairs if all(pair) and pair[0] != pair[1] and "unknown" not in pair)
+        return [Link(self.name, one, other) for one, other in wanted]
 
     async def _read_series(self, turn: _Turn, catalogue: Catalogue) -> None:
-        families = catalogue.request_families()
+        families = await asyncio.to_thread(catalogue.request_families)
         labels = await asyncio.gather(*(turn.reading.optional(self._labels(turn, *one), ()) for one in families))
         requests = [(selector, family, found) for (selector, family), found in zip(families, labels, strict=True)]
-        expressions, left_out = planned(catalogue, requests)
+        expressions, left_out = await asyncio.to_thread(planned, catalogue, requests)
         if left_out:
             turn.reading.problem(
                 f"{left_out} further expressions were not asked, at most {MOST_QUERIES} queries a turn"
@@ -237,25 +275,26 @@ class PrometheusSource(LiveSource):
         try:
             await asyncio.gather(*(ask(place, one) for place, one in enumerate(expressions)))
         finally:  # what was answered is kept, also when the time is over
-            kept, left_out = chosen(answers[place] for place in sorted(answers))
-            turn.reading.add(*as_series(self.name, kept, {}))
+            kept, left_out = await asyncio.to_thread(chosen, [answers[place] for place in sorted(answers)])
+            turn.reading.add(*await asyncio.to_thread(as_series, self.name, kept, {}))
             if left_out:
                 turn.reading.problem(
                     f"{left_out:,} further series left out; those kept are of the alert's objects or moved most"
                 )
         baselines = await self._baselines(turn, kept)
-        turn.reading.records[Series] = list(as_series(self.name, kept, baselines))
+        turn.reading.records[Series] = await asyncio.to_thread(as_series, self.name, kept, baselines)
 
     async def _labels(self, turn: _Turn, selector: str, family: RequestFamily) -> Sequence[str]:
         match = f"{family.counter or family.histogram}{{{selector}}}"
         data = data_of(await turn.api.get("/api/v1/labels", [("match[]", match), *turn.window.params()]))
-        return [label for label in items(data) if isinstance(label, str)]
+        return await asyncio.to_thread(texts_of, data, MOST_NAMED, "label of a family", turn.reading)
 
     async def _range(self, turn: _Turn, expression: Expression) -> list[Sampled]:
         data = await turn.query_range(expression.query, turn.window)
 
         def read() -> list[Sampled]:
-            return ranked(read_matrix(data, expression, turn.window, turn.reading), turn.scope)
+            every = ranked(read_matrix(data, expression, turn.window, turn.reading), turn.scope)
+            return list(first_of(every, MOST_SERIES_KEPT, "series of one answer", turn.reading))
 
         return await asyncio.to_thread(read)
 
@@ -270,15 +309,27 @@ class PrometheusSource(LiveSource):
 
         answers = await asyncio.gather(*(turn.reading.optional(past(one), []) for one in expressions))
         wanted = {one.key for one in kept}
-        found = {one.key: baseline_of(one.values) for answer in answers for one in answer if one.key in wanted}
-        return {key: baseline for key, baseline in found.items() if baseline is not None}
+
+        def read() -> dict[Key, Baseline]:
+            found = {one.key: baseline_of(one.values) for answer in answers for one in answer if one.key in wanted}
+            return {key: baseline for key, baseline in found.items() if baseline is not None}
+
+        return await asyncio.to_thread(read)
 
 
 async def _metadata(api: JsonApi) -> Mapping[str, tuple[str, str]]:
     """Return type and unit of families, as exporters describe them."""
     data = data_of(await api.get("/api/v1/metadata", [("limit_per_metric", "1")]))
-    first = {name: next(objects(entries), {}) for name, entries in mapping(data).items()}
-    return {name: (text(entry.get("type")), text(entry.get("unit"))) for name, entry in first.items()}
+
+    def read() -> dict[str, tuple[str, str]]:
+        listed = islice(mapping(data).items(), MOST_NAMES)
+        first = {name: next(objects(entries), {}) for name, entries in listed}
+        return {
+            name: (text(entry.get("type"))[:LABEL_CHARS], text(entry.get("unit"))[:LABEL_CHARS])
+            for name, entry in first.items()
+        }
+
+    return await asyncio.to_thread(read)
 
 
 async def _rate_window(turn: _Turn) -> int:

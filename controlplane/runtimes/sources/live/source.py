@@ -104,7 +104,7 @@ class LiveSource(Source, ABC):
 
     @override
     async def describe(self) -> Sequence[SourceInfo]:
-        return [part_info(await self._all())]
+        return [await asyncio.to_thread(part_info, await self._all())]
 
     @override
     async def series(self, query: Query) -> Found[Series]:
@@ -132,7 +132,11 @@ class LiveSource(Source, ABC):
         part = await self._all()
         if kind not in part.records:
             return Found([], ())
-        return Found([record for record in part.records[kind] if query.admits(record)], (self.name,))
+
+        def select() -> list[R]:
+            return [record for record in part.records[kind] if query.admits(record)]
+
+        return Found(await asyncio.to_thread(select), (self.name,))
 
     async def _all(self) -> Part:
         async with self._collecting:
