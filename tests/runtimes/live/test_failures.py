@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.configs.credentials import Resolved
+from controlplane.core.references import resolve
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, Reply, SourceError
 from controlplane.runtimes.sources.live.integrations import live_sources
@@ -215,9 +217,14 @@ async def test_headers_and_tenant__configured__are_sent(peer: Peer) -> None:
     assert (sent["x-scope-orgid"], sent["x-team"], sent["x-api-key"]) == ("team-a", "a", SECRET)
 
 
+def unescaped(text: str, _host: str | None) -> Resolved:
+    """Return a text without references as it is sent."""
+    return Resolved(resolve(text, lambda _reference: None))
+
+
 async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Peer) -> None:
     entry = {"kind": "prometheus", "url": peer.url, "headers": {"X-Template": "a$${TEAM}b"}}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unescaped)
     await info_of(made)
 
     assert {one.headers["x-template"] for one in peer.asked} == {"a${TEAM}b"}
@@ -225,7 +232,7 @@ async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Pee
 
 async def test_credentials__escaped_reference_stored_earlier__nothing_is_sent_and_it_is_said(peer: Peer) -> None:
     entry = {"kind": "prometheus", "url": peer.url, "auth": {"type": "bearer", "token": "$${literal}"}}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=resolved)
 
     assert await missing_of(made) == "was not asked: its configuration breaks the rules of the section"
     assert peer.asked == []

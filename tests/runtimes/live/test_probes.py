@@ -61,7 +61,8 @@ def test_test__right_credential__ok_with_the_version(tree: Tree, peer: Peer, nam
     assert found["version"] == vendor.version
     assert [one.path for one in peer.asked] == list(vendor.views)
     (event,) = AuditEvent.objects.filter(action="integration.test")
-    assert json.loads(event.after_json) == {"kind": vendor.kind, "ok": True, "code": "ok"}
+    host = peer.url.removeprefix("http://")
+    assert json.loads(event.after_json) == {"kind": vendor.kind, "host": host, "ok": True, "code": "ok"}
 
 
 @pytest.mark.parametrize("name", VENDORS)
