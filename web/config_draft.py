@@ -170,11 +170,10 @@ def problem_of(*, actor: Actor, stored: StoredDocument, draft: Draft, error: App
     at_value = [item for item in error.errors if draft.mode == "value" and _at(item.pointer, draft.pointer)]
     others = [item for item in error.errors if item not in at_value]
     whole = draft.mode == "document"
+    faults = [Fault(item.pointer, item.detail, line_of(draft.text, item.pointer) if whole else None) for item in others]
     return Problem(
         fields={"value": " ".join(item.detail for item in at_value)} if at_value else {},
-        faults=[
-            Fault(item.pointer, item.detail, line_of(draft.text, item.pointer) if whole else None) for item in others
-        ],
+        faults=sorted(faults, key=lambda fault: fault.line or 0),
         general="" if error.errors else error.detail,
     )
 

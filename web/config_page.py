@@ -117,6 +117,11 @@ class Leaf:
     badges: tuple[LeafBadge, ...] = ()
     credentials: tuple[CredentialState, ...] = ()
 
+    @property
+    def locked(self) -> bool:
+        """Whether a level above keeps the node from changing it."""
+        return any(badge.kind == "locked" for badge in self.badges)
+
 
 def config_tree(actor: Actor) -> list[TreeNode]:
     """Return the nodes whose configuration ``actor`` may read, parents before children. Two queries."""

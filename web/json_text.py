@@ -1,5 +1,6 @@
 """JSON that people type: parsing it with words about the place, and finding the line of a JSON Pointer in it."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,8 +11,6 @@ from controlplane.core.errors import AppError, invalid
 from controlplane.core.strict_json import parse_json
 
 _PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
-_ESCAPE: Final = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
-_ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _AT_LINE: Final = re.compile(r"at line (\d+), column \d+")
 #: A text is typed by a person and sent by a form: more than a document holds, indented, is refused before it is read.
 MAX_TEXT_BYTES: Final = 4 * MAX_DOCUMENT_BYTES
@@ -87,4 +86,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _key(part: str) -> str:
-    return _ESCAPE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[2]), part[1:-1])
+    try:
+        return str(json.loads(part, strict=False))
+    except ValueError:
+        return part[1:-1]
