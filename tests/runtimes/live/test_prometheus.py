@@ -319,7 +319,7 @@ def hanging(peer: Peer, text: str, *, catalogue_s: float = 0.0) -> None:
 @pytest.mark.parametrize("catalogue_s", [0.0, 0.06])
 async def test_series__one_query_never_answered__the_others_are_kept(peer: Peer, catalogue_s: float) -> None:
     hanging(peer, "histogram_quantile", catalogue_s=catalogue_s)
-    made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=1.0)
+    made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=3.0)
     found = await series_of(made)
 
     assert ("http_requests_error_percent", "checkout") in found
@@ -349,7 +349,7 @@ async def test_collect__metadata_never_answered__series_are_read(peer: Peer) -> 
         return stub.respond(asked)
 
     peer.respond = respond
-    made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=0.8)
+    made = PrometheusSource(Endpoint("mon", "prometheus", peer.url), alert=alert(START, service="checkout"), time_s=3.0)
 
     assert ("http_requests_error_percent", "checkout") in await series_of(made)
 
