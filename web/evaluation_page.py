@@ -1,5 +1,6 @@
 """Results of evaluations as the page shows them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,6 +8,8 @@ from typing import Any, Final, Protocol
 
 #: What every result has; the rest of it are the suite's own figures.
 _COMMON: Final = frozenset({"suite", "runtime", "cases", "score", "passed", "median_seconds"})
+#: Up to how many passing cases show at once.
+SHOWN_PASSING: Final = 12
 _COUNTS: Final = frozenset({"healthy_blamed"})
 _LABELS: Final = {
     "right_category": "Right category",
@@ -55,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The last result of a suite; failing cases first."""
+    """The last result of a suite; failing cases first, in both parts by id as a person counts."""
 
     anchor: str
     suite: str
@@ -70,6 +73,16 @@ class Shown:
     @property
     def failed(self) -> int:
         return len(self.cases) - self.passed
+
+    @property
+    def open_cases(self) -> Sequence[Case]:
+        """Those that show at once."""
+        return self.cases[: self.failed] if self.passed > SHOWN_PASSING else self.cases
+
+    @property
+    def folded_cases(self) -> Sequence[Case]:
+        """Those behind a fold: the passing ones, where they are many."""
+        return self.cases[len(self.open_cases) :]
 
 
 def shown(evaluation: Stored) -> Shown:
@@ -87,7 +100,7 @@ def shown(evaluation: Stored) -> Shown:
         passed=sum(case.passed for case in cases),
         median_milliseconds=1000 * _number(result.get("median_seconds")),
         figures=list(_figures(result)),
-        cases=sorted(cases, key=lambda case: case.passed),
+        cases=sorted(cases, key=lambda case: (case.passed, _counted(case.id))),
     )
 
 
@@ -102,6 +115,11 @@ def _case(case: Mapping[str, Any], slowest: float) -> Case:
         expected=str(case.get("expected", "")),
         reasons=[str(reason) for reason in case.get("reasons", ())],
     )
+
+
+def _counted(id_: str) -> list[tuple[int, str]]:
+    """Return what sorts an id as a person counts: ``issue_2`` before ``issue_10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", id_) if part]
 
 
 def _figures(result: Mapping[str, Any]) -> Iterator[Figure]:

@@ -11,7 +11,10 @@ from controlplane.investigations.selectors import ObservationRef, RunView
 from controlplane.runtimes.charts import Chart, chart_of
 from controlplane.runtimes.drawings import Drawing, draw, gutter_of
 from controlplane.runtimes.evidence import ObservationKind
+from controlplane.runtimes.loose_json import mapping
+from controlplane.runtimes.render import moment_text
 from controlplane.runtimes.report import Category, Hypothesis, Report
+from controlplane.runtimes.signals.alert import read_alert
 
 _PRIORITIES: Final = (("immediate", "Now"), ("short_term", "Soon"), ("long_term", "Later"))
 #: How many metrics a report draws: at once, and behind a fold. A report may cite any number.
@@ -59,22 +62,37 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A cited metric as a chart."""
+    """A cited metric as a chart. ``asked`` is the first chart's citation, where that one shows the same query."""
 
     citation: Citation
     chart: Chart
     gutter: float
+    alert_at: datetime | None = None
+    asked: Citation | None = None
 
     @property
     def drawing(self) -> Drawing:
-        return draw(self.chart, gutter=self.gutter)
+        return draw(self.chart, gutter=self.gutter, alert_at=self.alert_at)
+
+    @property
+    def words(self) -> str:
+        """Everything a person sees in the drawing, as one sentence without its full stop."""
+        at = self.alert_at
+        seen = at is not None and self.drawing.alert is not None
+        return self.chart.words + (f"; the alert began at {self.chart.time(at)} UTC" if at and seen else "")
 
 
 class ReportPage:
-    """The view of one finished run's report. Citation numbers follow the order in which the page shows them."""
+    """The view of one finished run's report. Citation numbers follow the order in which the page shows them.
 
-    def __init__(self, report: Report, observations: Mapping[str, ObservationRef]) -> None:
+    ``alert_at`` is when the run's alert began, to be marked on the charts.
+    """
+
+    def __init__(
+        self, report: Report, observations: Mapping[str, ObservationRef], *, alert_at: datetime | None = None
+    ) -> None:
         self.report = report
+        self._alert_at = alert_at
         self._observations = observations
         self._numbers: dict[str, Citation] = {}
         self.explanations = [
@@ -84,7 +102,7 @@ class ReportPage:
         self.claims = [
             Statement(claim.text, self._cite(claim.citations), claim.kind == "inference") for claim in report.claims
         ]
-        self._moments = [Moment(entry.at, entry.text, self._cite(entry.citations)) for entry in report.timeline]
+        self._moments = [Moment(entry.at, moment_text(entry), self._cite(entry.citations)) for entry in report.timeline]
         self.ruled_out = [(item, self._cite(item.citations)) for item in report.ruled_out]
 
     @cached_property
@@ -135,7 +153,13 @@ class ReportPage:
             if len(found) == SHOWN_PLOTS + _FOLDED_PLOTS:
                 break
         gutter = gutter_of(chart for _, chart in found.values())  # one for all: their times stand below each other
-        return [Plot(cite, chart, gutter) for cite, chart in found.values()]
+        asked: dict[str, Citation] = {}
+        for cite, chart in found.values():
+            asked.setdefault(chart.query, cite)
+        return [
+            Plot(cite, chart, gutter, self._alert_at, None if asked[chart.query] is cite else asked[chart.query])
+            for cite, chart in found.values()
+        ]
 
     @property
     def first_plots(self) -> list[Plot]:
@@ -175,4 +199,7 @@ class Turn:
 
 def turn_of(view: RunView) -> Turn:
     """Return the page's view of a run."""
-    return Turn(view, ReportPage(view.report, view.observations) if view.report is not None else None)
+    if view.report is None:
+        return Turn(view, None)
+    alert = read_alert(mapping(view.run.alert))
+    return Turn(view, ReportPage(view.report, view.observations, alert_at=alert.starts_at if alert else None))

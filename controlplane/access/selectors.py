@@ -37,6 +37,18 @@ def identity_of(actor: Actor) -> Identity:
     )
 
 
+def principal_name(principal: str) -> str:
+    """Return what the person or the token behind a principal is called, ``""`` for none that there is. One query.
+
+    For code that shows a record its reader may see, and with it by whom it was made.
+    """
+    kind, _, id_ = principal.partition(":")
+    if kind == "token":
+        return AccessToken.objects.filter(public_id=id_).values_list("name", flat=True).first() or ""
+    person = User.objects.filter(pk=id_).first() if kind == "user" else None
+    return "" if person is None else person.display_name
+
+
 def person_of(actor: Actor) -> User | None:
     """Return the person behind ``actor``, if any."""
     return None if actor.user_id is None else User.objects.filter(pk=actor.user_id).first()

@@ -93,12 +93,12 @@ class AlertsView(APIView):
     @extend_schema(
         operation_id="alert_list",
         parameters=[
-            OpenApiParameter("team"),
+            OpenApiParameter("team", description="`ORG/TEAM` or `TEAM`"),
             OpenApiParameter("status"),
             OpenApiParameter("cursor"),
             OpenApiParameter("limit", int),
         ],
-        responses={200: AlertGroupPageOutput},
+        responses={200: AlertGroupPageOutput, 403: PROBLEM, 422: PROBLEM},
     )
     def get(self, request: Request) -> Response:
         """List the alert groups of the teams whose runs you may read, the last delivered first."""

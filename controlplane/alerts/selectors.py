@@ -8,6 +8,7 @@ from controlplane.core.errors import invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
 from controlplane.orgs.models import NodeAncestor
+from controlplane.orgs.selectors import team_named
 
 NEWEST_FIRST = ("-last_at", "-id")
 
@@ -30,19 +31,20 @@ def alert_groups_page(
     cursor: str | None = None,
     limit: int | str = 50,
 ) -> Page[AlertGroup]:
-    """Return a page of alert groups, the last delivered first. One query.
+    """Return a page of alert groups, the last delivered first. One query, and one more for ``team``.
 
     Args:
-        team: only those of the team with this slug.
+        team: only those of this team, ``ORG/TEAM`` or ``TEAM`` (slugs), archived or not.
         status: ``firing`` or ``resolved``.
 
     Raises:
-        InvalidInput: ``unknown_status``.
+        InvalidInput: ``unknown_status`` or ``unknown_team``.
+        PermissionDenied: the actor sees the team and may not read its runs.
         MalformedRequest: ``bad_cursor`` or ``bad_limit``.
     """
     groups = alert_groups_visible(actor).select_related("node", "organization").defer("fingerprints")
     if team:
-        groups = groups.filter(node__slug=team)
+        groups = groups.filter(node=team_named(actor, team, Action.RUN_READ))
     if status:
         if status not in GroupStatus.values:
             raise invalid("/status", "unknown_status", f"A status is one of {', '.join(GroupStatus.values)}.")

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from controlplane.alerts import metrics
 from controlplane.alerts.delivery import Delivery
-from controlplane.alerts.models import AlertGroup, GroupStatus
+from controlplane.alerts.models import AlertGroup, GroupStatus, Source
 from controlplane.alerts.policy import repeat_window
 from controlplane.alerts.routing import team_route
 from controlplane.audit.services import audit_record
@@ -73,7 +73,7 @@ def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
         PermissionDenied, InvalidInput: see :func:`team_route`.
     """
     team = team_route(actor=actor, labels=delivery.routing_labels)
-    intake = _intake(actor, team)
+    intake = _intake(actor, team, Source(delivery.source))
     with transaction.atomic():
         group = _group_locked(team, delivery)
         turned = group.deliveries > 0 and group.status != delivery.status
@@ -84,20 +84,22 @@ def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
         group.save(update_fields=[*changed, *_TOLD] if told else changed)
         if turned or told:
             # Repeats are counted in the row alone: a record for each would let a noisy source hold the audit chain.
-            _audit(intake, group, action, run_id)
+            _audit(actor.via(Channel.ALERT), group, action, run_id)
         transaction.on_commit(metrics.deliveries_total.labels(source=group.source, action=action.value).inc)
     return Ingested(group, action, run_id)
 
 
-def _intake(actor: Actor, team: Node) -> Actor:
+def _intake(actor: Actor, team: Node, source: Source) -> Actor:
     """Return the actor in whose name the intake starts runs: the credential, no person, and this team alone.
+
+    It is called what it is to people, ``Alertmanager``; who holds the credential stays its principal.
 
     A token that alert sources hold needs no right to start runs of its own choice.
     """
     return Actor(
         kind=actor.kind,
         principal=actor.principal,
-        label=actor.label,
+        label=source.label,
         organization_id=team.organization_id,
         scopes=RULES[Action.RUN_CREATE].scopes,
         token_node_id=team.pk,
@@ -185,9 +187,9 @@ def _known(told: set[str], delivery: Delivery) -> list[str]:
     return sorted([*delivery.firing, *others])
 
 
-def _audit(intake: Actor, group: AlertGroup, action: Taken, run_id: UUID | None) -> None:
+def _audit(sender: Actor, group: AlertGroup, action: Taken, run_id: UUID | None) -> None:
     audit_record(
-        actor=intake,
+        actor=sender,
         organization_id=group.organization_id,
         action=f"alert.{action.value}",
         object_kind="alert_group",

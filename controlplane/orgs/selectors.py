@@ -138,6 +138,19 @@ def team_for(actor: Actor, reference: str | None, action: Action) -> Node:
     """
     if reference is None:
         return _only_team(actor, action)
+    node = team_named(actor, reference, action)
+    if not node.active:  # type: ignore[attr-defined]  # the annotation of team_named
+        raise invalid("/team", "team_archived", "This team is archived.")
+    return node
+
+
+def team_named(actor: Actor, reference: str, action: Action) -> Node:
+    """Return the team that ``ORG/TEAM`` or ``TEAM`` (slugs) names, archived or not. One query.
+
+    Raises:
+        InvalidInput: ``unknown_team`` (unknown, foreign or unseen alike).
+        PermissionDenied: the actor sees the team and may not do ``action``.
+    """
     organization_slug, slash, slug = reference.rpartition("/")
     nodes = Node.objects.filter(slug=slug, kind=NodeKind.TEAM).annotate(active=_active())
     if slash:
@@ -146,8 +159,6 @@ def team_for(actor: Actor, reference: str | None, action: Action) -> Node:
     node = _one_permitted(actor, action, nodes) if well_formed else None
     if node is None:
         raise invalid("/team", "unknown_team", "There is no such team that you may see.")
-    if not node.active:  # type: ignore[attr-defined]  # the annotation above
-        raise invalid("/team", "team_archived", "This team is archived.")
     return node
 
 

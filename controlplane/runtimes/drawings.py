@@ -24,6 +24,8 @@ _RIGHT: Final = 12.0
 _STEM: Final = 1.5
 _CHARACTER: Final = 5.8  # of the tick labels, at their font size of 10
 _LABEL_HEIGHT: Final = 11.0
+_LABEL_GAP: Final = 2.0
+ALERT_LABEL: Final = "alert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,21 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """An upright line at ``x`` and where its label stands: the baseline's ``y``, ``dx`` away, with ``anchor``."""
+
+    x: float
+    y: float
+    dx: float
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart in user units of SVG, y downwards. ``plot`` is where the line runs; ``path`` breaks at gaps."""
+    """A chart in user units of SVG, y downwards. ``plot`` is where the line runs; ``path`` breaks at gaps.
+
+    ``alert`` is where the alert began, ``None`` where that is not within the chart.
+    """
 
     width: float
     height: float
@@ -87,6 +102,7 @@ class Drawing:
     values: tuple[Tick, ...]
     marker: Marker | None
     band: Rect | None
+    alert: Note | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,14 @@ def gutter_of(charts: Iterable[Chart]) -> float:
     return round(10 + _CHARACTER * max(map(len, labels), default=0), 1)
 
 
-def draw(chart: Chart, *, gutter: float | None = None, width: float = 340.0, height: float = 140.0) -> Drawing:
+def draw(
+    chart: Chart,
+    *,
+    gutter: float | None = None,
+    width: float = 340.0,
+    height: float = 140.0,
+    alert_at: datetime | None = None,
+) -> Drawing:
     """Return the geometry of a chart.
 
     Args:
@@ -121,10 +144,12 @@ def draw(chart: Chart, *, gutter: float | None = None, width: float = 340.0, hei
         gutter: the room left of the plot, in user units; by default what this chart's own labels need.
         width: of the whole drawing with its labels, in user units; at least 160.
         height: the same; at least 60.
+        alert_at: when the alert began, with its time zone.
     """
     left = gutter_of([chart]) if gutter is None else gutter
     plot = Rect(left, _TOP, round(width - left - _RIGHT, 1), height - _TOP - _BELOW)
     scale = _Scale(chart, plot, *_range(chart))
+    marker = _marker(chart, scale)
     return Drawing(
         width=width,
         height=height,
@@ -132,8 +157,9 @@ def draw(chart: Chart, *, gutter: float | None = None, width: float = 340.0, hei
         path=_path(chart, scale),
         times=tuple(_time_ticks(chart, scale)),
         values=tuple(_value_ticks(chart, scale)),
-        marker=_marker(chart, scale),
+        marker=marker,
         band=_shaded(chart, scale),
+        alert=_alert(alert_at, chart, scale, marker),
     )
 
 
@@ -205,6 +231,25 @@ def _marker(chart: Chart, scale: _Scale) -> Marker | None:
         before=Line(plot.x, x, scale.y(change.before)),
         after=None if change.ramp else Line(x, plot.right, scale.y(change.after)),
     )
+
+
+def _alert(at: datetime | None, chart: Chart, scale: _Scale, marker: Marker | None) -> Note | None:
+    """Return the alert's line; its label stands beside the time of the change, or within where there is no room."""
+    if at is None or not chart.times[0] <= at <= chart.times[-1]:
+        return None
+    x, plot, wide = scale.x(at), scale.plot, _CHARACTER * len(ALERT_LABEL) + 2 * _LABEL_GAP
+    spans = {"start": (x, x + wide), "end": (x - wide, x)}
+    fitting = {anchor: span for anchor, span in spans.items() if plot.x <= span[0] and span[1] <= plot.right + _RIGHT}
+    taken = (0.0, 0.0) if marker is None else _label_span(marker)
+    free = [anchor for anchor, (left, right) in fitting.items() if right <= taken[0] or left >= taken[1]]
+    anchor = next(iter([*free, *fitting]), "start")
+    above = bool(free) or marker is None
+    return Note(x, plot.y - 5 if above else plot.bottom - 4, _LABEL_GAP if anchor == "start" else -_LABEL_GAP, anchor)
+
+
+def _label_span(marker: Marker) -> tuple[float, float]:
+    wide = _CHARACTER * len(marker.label) + _LABEL_GAP
+    return (marker.x, marker.x + wide) if marker.anchor == "start" else (marker.x - wide, marker.x)
 
 
 def _shaded(chart: Chart, scale: _Scale) -> Rect | None:

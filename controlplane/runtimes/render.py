@@ -1,11 +1,13 @@
 """The report as markdown: what a person reads first comes first."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
-from controlplane.runtimes.report import Category, Claim, Hypothesis, Report
-from controlplane.runtimes.sources.figures import clock_dated
+from controlplane.runtimes.report import Category, Claim, Hypothesis, Report, TimelineEntry
+from controlplane.runtimes.sources.figures import clock, clock_dated
 
 _LABELS = {
     Category.HEALTHY: "No failure",
@@ -68,7 +70,7 @@ def finding_lines(report: Report, style: Style = _PLAIN) -> Iterator[str]:
     yield from section(
         "Timeline (UTC)",
         (
-            f"- {clock_dated(entry.at)} {style.words(entry.text)}{style.cites(entry.citations)}"
+            f"- {clock_dated(_utc(entry.at))} {style.words(moment_text(entry))}{style.cites(entry.citations)}"
             for entry in report.timeline
         ),
     )
@@ -83,6 +85,17 @@ def finding_lines(report: Report, style: Style = _PLAIN) -> Iterator[str]:
     yield from section(
         "Not checked", (f"- {style.words(item.what)}: {style.words(item.why)}" for item in report.not_checked)
     )
+
+
+def moment_text(entry: TimelineEntry) -> str:
+    """Return what happened, without the clause that says the entry's own time once more."""
+    at = _utc(entry.at)
+    times = "|".join({re.escape(clock(at)), f"{at:%H:%M:%S}"})
+    return re.sub(rf",? (?:from (?:{times}) UTC on|(?:since|at) (?:{times}) UTC)(?=[.,;]|$)", "", entry.text)
+
+
+def _utc(at: datetime) -> datetime:
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def action_lines(report: Report, style: Style = _PLAIN) -> Iterator[str]:

@@ -8,12 +8,15 @@ from pytest_django import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
 from controlplane.alerts.models import AlertGroup
-from controlplane.core import metrics
+from controlplane.audit.models import AuditEvent
+from controlplane.core import clock, metrics
 from controlplane.core.actor import Role
 from controlplane.investigations.models import Run, Thread
+from controlplane.orgs.models import Node
 from tests.alerts.support import KEY, URL, alert, deliver, ingest_token, sender, webhook
 from tests.factories import (
     Tree,
+    actor_for_token,
     api_client,
     make_admin_token,
     make_operator,
@@ -162,8 +165,64 @@ def test_list__pages_and_filters__each_group_once_newest_first(
 
     assert seen == ["k1", "k4", "k3", "k2", "k0"]
     assert [group["group_key"] for group in client.get(LIST, {"status": "resolved"}).json()["results"]] == ["k1"]
-    assert client.get(LIST, {"team": "platform"}).json()["results"] == []
     assert client.get(LIST, {"status": "odd"}).json()["code"] == "unknown_status"
+
+
+@pytest.mark.parametrize("team", ["demo/payments", "payments"])
+def test_list__team_by_slug_or_as_rows_show_it__its_groups(tree: Tree, team: str) -> None:
+    for node in (tree.payments, tree.platform):
+        api_client(token=make_team_token(node)).post(URL, webhook())
+    client = api_client(user=make_user(tree.engineering, Role.VIEWER))
+
+    response = client.get(LIST, {"team": team})
+
+    assert [group["team"] for group in response.json()["results"]] == ["demo/payments"]
+
+
+@pytest.mark.parametrize("team", ["platform", "nowhere", "other/payments", "demo/payments/x", "engineering", "a\x00"])
+def test_list__team_that_is_none_or_unseen__is_refused(tree: Tree, other_tree: Tree, team: str) -> None:
+    response = api_client(token=make_team_token(tree.payments)).get(LIST, {"team": team})
+
+    assert (response.status_code, response.json()["code"]) == (422, "unknown_team")
+
+
+def test_list__archived_team__its_groups_are_still_there(tree: Tree) -> None:
+    deliver(sender(tree), webhook())
+    Node.objects.filter(pk=tree.payments.pk).update(archived_at=clock.now())
+
+    response = api_client(user=make_user(tree.engineering, Role.VIEWER)).get(LIST, {"team": "demo/payments"})
+
+    assert [group["title"] for group in response.json()["results"]] == ["HighErrorRate"]
+
+
+def test_run_of_an_alert__asked_by_the_source__page_and_audit_log_name_the_token(tree: Tree) -> None:
+    token = ingest_token(tree)
+    actor = actor_for_token(token)
+    deliver(actor, webhook())
+    run = Run.objects.select_related("thread").get()
+    client = api_client(user=make_user(tree.payments, Role.VIEWER))
+
+    page = client.get(f"/app/threads/{run.thread_id}").content.decode()
+
+    assert (run.requested_by, run.requested_by_label) == (actor.principal, "Alertmanager")
+    assert (run.thread.started_by, run.thread.started_by_label) == (actor.principal, "Alertmanager")
+    assert f'<span>Alertmanager <span class="faint">with token {actor.label}</span>' in page
+    assert "Alert: HighErrorRate" in page
+    assert "5xx above 5 %</span></span></summary>" in page
+    assert '<td role="cell" class="c-by">Alertmanager</td>' in client.get("/app/runs").content.decode()
+    assert '<span class="badge outline">Alert</span>' in client.get("/app/").content.decode()
+    event = AuditEvent.objects.get(action="alert.started")
+    assert (event.actor, event.actor_label, event.channel) == (actor.principal, actor.label, "alert")
+
+
+def test_run_of_an_alert__token_of_a_person__page_names_the_person(tree: Tree) -> None:
+    user = make_user(tree.payments, Role.RESPONDER)
+    deliver(actor_for_token(make_personal_token(user, tree.payments, ["alerts:ingest"])), webhook())
+    thread = Thread.objects.get()
+
+    page = api_client(user=user).get(f"/app/threads/{thread.pk}").content.decode()
+
+    assert f'Alertmanager <span class="faint">with a token of {user.display_name}</span>' in page
 
 
 def counted(action: str) -> float:

@@ -37,6 +37,15 @@ def test_sample__metrics__are_drawn_with_the_change_marked(
     assert drawn["x"] <= mark["x"] <= drawn["x"] + drawn["width"]
     assert mark["height"] > 50
     assert 0 <= whole["x"] <= whole["x"] + whole["width"] <= width
+    alert, label, when = chart.locator(".plot-alert"), chart.locator(".plot-alert-label"), chart.locator(".plot-when")
+    expect(label).to_have_text("alert")
+    at, said, changed = alert.bounding_box(), label.bounding_box(), when.bounding_box()
+    assert at is not None
+    assert said is not None
+    assert changed is not None
+    assert mark["x"] < at["x"] <= drawn["x"] + drawn["width"]  # the alert goes off after the change
+    apart = said["x"] >= changed["x"] + changed["width"] or said["x"] + said["width"] <= changed["x"]
+    assert apart or said["y"] >= changed["y"] + changed["height"]
     if script:  # without scripts nothing can be asked of the page's window
         assert fits(page)
         assert page.evaluate("getComputedStyle(document.querySelector('.plot-line')).fill") == "none"

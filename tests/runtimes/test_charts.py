@@ -268,3 +268,19 @@ def test_rows__long_series__keep_ends_extremes_and_the_change_closely() -> None:
     assert {0, 33, 119, *range(66, 74)} <= set(minutes)
     assert max(after - before for before, after in pairwise(minutes)) <= 14
     assert [(at - START).total_seconds() / 60 for at, _, changed in rows if changed] == [70]
+
+
+@pytest.mark.parametrize("minute", [-1, 0, 5, 11, 12, 13, 18, 23, 24])
+def test_chart__alert__is_marked_within_and_its_label_covers_no_other(minute: int) -> None:
+    made = chart(step(40, 99, place=12)[:24])
+    drawing = draw(made, alert_at=START + timedelta(minutes=minute))
+    alert, marker = drawing.alert, drawing.marker
+    assert (alert is None) == (minute in {-1, 24})
+    if alert is None:
+        return
+    assert marker is not None
+    assert alert.x == pytest.approx(drawing.plot.x + drawing.plot.width * minute / 23, abs=0.1)
+    left = alert.x + alert.dx if alert.anchor == "start" else alert.x + alert.dx - 29
+    assert 0 <= left <= drawing.width - 29
+    if alert.y < drawing.plot.y:  # both stand above the plot
+        assert left + 29 <= marker.x or marker.x + 29 <= left

@@ -1,10 +1,21 @@
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from pydantic import ValidationError
 
 from controlplane.runtimes.events import EventType, Thought, ToolEnd, event_schemas
 from controlplane.runtimes.interface import RuntimeEvent
-from controlplane.runtimes.render import render_report
-from controlplane.runtimes.report import Category, Claim, Hypothesis, Report, ReportStatus, RuledOut, Severity
+from controlplane.runtimes.render import moment_text, render_report
+from controlplane.runtimes.report import (
+    Category,
+    Claim,
+    Hypothesis,
+    Report,
+    ReportStatus,
+    RuledOut,
+    Severity,
+    TimelineEntry,
+)
 
 HYPOTHESIS = Hypothesis(
     category=Category.HEALTHY, object="db", mechanism="Nothing is wrong.", confidence=0.8, supports=("a",)
@@ -59,3 +70,21 @@ def test_runtime_event__type_and_data__must_fit_and_be_a_runtimes_own() -> None:
 
 def test_event_schemas__every_type__has_one() -> None:
     assert set(event_schemas()) == {str(kind) for kind in EventType}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Lag climbs, from 22:03:14 UTC on.", "Lag climbs."),
+        ("Lag climbs since 22:03:14 UTC.", "Lag climbs."),
+        ("Lag at 22:03:14 UTC; then none", "Lag; then none"),
+        ("Lag climbs from 22:04 UTC on.", "Lag climbs from 22:04 UTC on."),
+        ("Lag from 22:03:14 UTC on the replica.", "Lag from 22:03:14 UTC on the replica."),
+        ("from nowhere", "from nowhere"),
+    ],
+)
+def test_timeline__entry_that_says_its_own_time__says_it_once(text: str, shown: str) -> None:
+    entry = TimelineEntry(at=datetime(2026, 3, 1, 23, 3, 14, tzinfo=timezone(timedelta(hours=1))), text=text)
+    assert moment_text(entry) == shown
+    report = Report(title="x", status=ReportStatus.ONGOING, severity=Severity.LOW, summary="y", timeline=(entry,))
+    assert f"- 2026-03-01 22:03:14 {shown}\n" in render_report(report)

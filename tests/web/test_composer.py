@@ -7,9 +7,11 @@ import pytest
 from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from controlplane.core import clock
 from controlplane.investigations.models import Run, Thread, Visibility
 from controlplane.investigations.services import message_post
-from tests.factories import Tree, make_user
+from controlplane.orgs.models import Node
+from tests.factories import Tree, make_node, make_user
 from tests.web.support import Person, finish, start
 from web.forms import sent_before
 
@@ -150,3 +152,34 @@ def test_home__several_turns_of_a_thread__are_one_row(tree: Tree, responder: Per
     answer: Any = responder.client.get("/app/")
     assert [run.number for run in answer.context["active"]] == [2]
     assert answer.context["recent"] == []
+
+
+@pytest.mark.parametrize("path", ["/app/", "/app/new"])
+def test_composer__several_teams__the_one_this_person_asked_last_is_chosen(
+    tree: Tree, responder: Person, colleague: Person, path: str
+) -> None:
+    chosen = '<option value="{}" selected>'
+    assert chosen.format("payments") not in responder.client.get(path).content.decode()
+    start(responder, tree.payments)
+    start(responder, tree.platform)
+    finish(start(colleague, tree.payments, visibility="team"))
+    page = responder.client.get(path).content.decode()
+    assert chosen.format("platform") in page
+    assert "Choose…" not in page
+    for _ in range(40):  # more of others than the home page reads
+        finish(start(colleague, tree.payments, visibility="team"))
+    assert chosen.format("platform") in responder.client.get(path).content.decode()
+
+
+def test_composer__last_team_is_none_of_theirs_any_more__asks(tree: Tree, responder: Person) -> None:
+    start(responder, tree.platform)
+    Node.objects.filter(pk=tree.platform.pk).update(archived_at=clock.now())
+    make_node(tree.engineering, "third")
+    assert "Choose…" in responder.client.get("/app/").content.decode()
+
+
+def test_composer__visibility__says_for_whom(tree: Tree, responder: Person) -> None:
+    page = responder.client.get("/app/new").content.decode()
+    assert ">Visible to</span>" in page
+    assert ">only me</label>" in page
+    assert ">my team</label>" in page

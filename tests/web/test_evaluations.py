@@ -136,3 +136,25 @@ def test_evaluations__many_results__same_number_of_queries(
 
 def test_bar__signed_in__links_to_the_evaluations(viewer: Person) -> None:
     assert f'<a href="{PATH}">Evaluations</a>' in viewer.client.get("/app/").content.decode()
+
+
+def test_evaluations__ids_with_numbers__in_the_order_a_person_counts(viewer: Person) -> None:
+    record(*(case(id_) for id_ in ("b/issue_10", "b/issue_2", "a/issue_11", "b/issue", "b/2", "10")))
+    answer: Any = viewer.client.get(PATH)
+    (result,) = answer.context["results"]
+    assert [one.id for one in result.cases] == ["a/issue_11", "b/2", "b/issue", "b/issue_2", "b/issue_10", "10"]
+    assert "b/<wbr>issue_<wbr>10</th>" in answer.content.decode()
+
+
+@pytest.mark.parametrize(("passing", "folded"), [(12, 0), (13, 13)])
+def test_evaluations__many_pass__they_are_folded_and_failing_ones_are_not(
+    viewer: Person, passing: int, folded: int
+) -> None:
+    record(case("broken", passed=False), *(case(f"fine-{number}") for number in range(passing)))
+    text = page(viewer)
+    before, _, fold = text.partition('<details class="eval-fold">')
+    assert ">broken</th>" in before
+    assert before.count(">fine-") == passing - folded
+    assert fold.count(">fine-") == folded
+    assert (f"{folded} passing cases" in fold) == bool(folded)
+    assert "no estimate for incidents nobody has seen" in text

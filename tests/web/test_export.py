@@ -213,3 +213,29 @@ def test_report__no_metric__has_no_section(responder: Person, team_thread: Threa
     assert "Replica lags" in html
     assert "<h3>Metrics" not in html
     assert "/report.md" in html
+
+
+def test_report__metrics_of_one_query__whole_query_once_and_the_alert_is_marked(responder: Person, tree: Tree) -> None:
+    drawn = [series(step(10, 20 + n, place=12), object=f"db-{n}") for n in range(2)]
+    alert = {"title": "Slow", "startsAt": (START + timedelta(minutes=15)).isoformat()}
+    html = responder.client.get(finished(responder, tree, tool_end=measured(*drawn), alert=alert)).content.decode()
+    assert html.count('<details class="plot-query">') == 1
+    assert html.count("<p>Query: that of 1</p>") == 1
+    assert html.count('<line class="plot-alert"') == 2
+    assert 'text-anchor="start">alert</text>' in html
+    assert html.count("; the alert began at 08:15 UTC") == 4  # label and title of both
+
+
+def test_report__alert_before_the_charts__is_not_marked(responder: Person, tree: Tree) -> None:
+    alert = {"title": "Slow", "startsAt": (START - timedelta(minutes=15)).isoformat()}
+    one = series(step(40, 99, place=12))
+    html = responder.client.get(finished(responder, tree, tool_end=measured(one), alert=alert)).content.decode()
+    assert '<path class="plot-line"' in html
+    assert "plot-alert" not in html
+    assert "the alert began" not in html
+
+
+def test_export__alert_of_alertmanager__is_named_by_its_labels(responder: Person, tree: Tree) -> None:
+    alert = {"commonLabels": {"alertname": "FrontendErrors"}, "commonAnnotations": {"summary": "frontend fails"}}
+    path = finished(responder, tree, tool_end=observed(), alert=alert)
+    assert "\nAlert: FrontendErrors — frontend fails\n" in responder.client.get(f"{path}.md").content.decode()

@@ -53,3 +53,9 @@ def test_timeline__unordered_over_two_days__is_ordered_by_day() -> None:
 
 def test_actions__grouped_by_urgency__empty_groups_left_out() -> None:
     assert ReportPage(report(), SEEN).actions == [("Now", ["Pause the batch."])]
+
+
+def test_timeline__entry_repeats_its_time__page_leaves_it_out() -> None:
+    entry = TimelineEntry(at=datetime(2026, 3, 27, 8, 12, tzinfo=UTC), text="Writes rise, from 08:12 UTC on.")
+    ((_, (moment,)),) = ReportPage(report(timeline=(entry,)), SEEN).days
+    assert moment.text == "Writes rise."

@@ -1,13 +1,16 @@
 """Filters and tags of the pages: times, durations, states, the same words everywhere."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from controlplane.core.clock import rfc3339
+from controlplane.runtimes.loose_json import mapping
+from controlplane.runtimes.signals.alert import AlertView, read_alert
 from web.config_page import pretty_json
 from web.markdown import render_markdown
 
@@ -39,6 +42,8 @@ REVIEW_STATES: Final = {
     "withdrawn": Look("Withdrawn", "back", ""),
     "needs_rebase": Look("Needs rebase", "warn", "tone-late"),
 }
+_NAME: Final = re.compile(r"[\w./%-]+")
+_NAME_PART: Final = re.compile(r"[^_/]+[_/]*|[_/]+")
 _SEVERITIES: Final = {"critical": "tone-bad", "high": "tone-late", "medium": "tone-warn", "low": "tone-run", "info": ""}
 _REPORT_STATUSES: Final = {
     "resolved": "tone-good", "mitigated": "tone-run", "ongoing": "tone-warn", "inconclusive": "",
@@ -72,6 +77,20 @@ def words(code: str) -> str:
     """``resource_exhaustion`` → ``Resource exhaustion``."""
     text = str(code).replace("_", " ").strip()
     return text[:1].upper() + text[1:]
+
+
+@register.filter
+def breakable(name: str) -> SafeString | str:
+    """A name of parts such as ``group/issue_2``, which may be broken between them; any other text as it is."""
+    if not _NAME.fullmatch(name):
+        return name
+    return format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in _NAME_PART.findall(name)))
+
+
+@register.filter
+def alert_view(alert: Any) -> AlertView | None:
+    """What an alert says, whatever sent it."""
+    return read_alert(mapping(alert))
 
 
 @register.filter

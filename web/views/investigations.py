@@ -1,7 +1,9 @@
 """Starting an investigation, and the home page around it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest
@@ -37,7 +39,9 @@ def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     for run in runs:
         newest.setdefault(run.thread_id, run)
     shown = list(newest.values())
-    context = _composer_context(actor, Composer()) | {
+    context = _composer_context(
+        actor, Composer(), [run.thread.node_id for run in runs if run.requested_by == actor.principal]
+    ) | {
         "active": [run for run in shown if run.is_active],
         "recent": [run for run in shown if not run.is_active][:_SHOWN],
         "newcomer": all(run.thread.sample for run in shown),
@@ -88,5 +92,14 @@ def _start(request: HttpRequest, actor: Actor, composer: Composer) -> str:
     return str(started.thread.pk)
 
 
-def _composer_context(actor: Actor, composer: Composer) -> dict[str, Any]:
-    return {"composer": composer, "teams": list(teams_for(actor, Action.RUN_CREATE)), "examples": EXAMPLES}
+def _composer_context(actor: Actor, composer: Composer, asked: Sequence[UUID] = ()) -> dict[str, Any]:
+    """Return what the form shows, and as its team the one this person asked last.
+
+    Args:
+        asked: the teams of this person's newest runs, newest first, where they were read already.
+    """
+    teams = list(teams_for(actor, Action.RUN_CREATE))
+    if not composer.team and not composer.errors and len(teams) > 1:
+        newest = asked or [run.thread.node_id for run in runs_page(actor, mine=True, limit=1).results]
+        composer = replace(composer, team=next((team.slug for team in teams if team.pk in newest[:1]), ""))
+    return {"composer": composer, "teams": teams, "examples": EXAMPLES}

@@ -9,8 +9,9 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from controlplane.access.selectors import principal_name
 from controlplane.core import clock
-from controlplane.core.actor import Actor
+from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
 from controlplane.investigations.selectors import question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
@@ -38,9 +39,16 @@ def _page(
         "active_run": detail.active_run,
         "question": detail.pending_question if detail.can_control else None,
         "draft": draft,
+        "credential": _credential(detail.thread.started_by) if detail.thread.channel == Channel.ALERT else "",
         "now": clock.rfc3339(clock.now()),
     }
     return render(request, "web/thread.html", context, status=status)
+
+
+def _credential(principal: str) -> str:
+    """Return with what an alert's source delivered, in words; ``""`` if it is gone."""
+    name = principal_name(principal)
+    return name and (f"token {name}" if principal.startswith("token:") else f"a token of {name}")
 
 
 @require_safe

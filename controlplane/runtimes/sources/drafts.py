@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, Final
 
 from controlplane.runtimes.evidence import JsonValue, ObservationKind, TimeRange
+from controlplane.runtimes.signals.alert import read_alert
 from controlplane.runtimes.sources.figures import clock, clock_dated, figure
 from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level, Link, LogLine, Series, State
 from controlplane.runtimes.sources.source import SourceInfo
@@ -23,7 +24,8 @@ _DEPTH: Final = 6
 def alert_draft(alert: Mapping[str, Any]) -> Draft:
     """The alert itself, cut to what an observation may hold."""
     value = bounded(alert)
-    name = str(alert.get("title") or alert.get("alertname") or "alert")
+    view = read_alert(alert)
+    name = str(alert.get("title") or alert.get("alertname") or (view.title if view else "alert"))
     annotations = alert.get("commonAnnotations")
     notes = annotations if isinstance(annotations, Mapping) else {}
     words = [name, *(str(notes.get(key)) for key in ("summary", "description", "error") if notes.get(key))]

@@ -100,7 +100,9 @@ class LokiSource(LiveSource):
             except SourceError as error:
                 failures.append(error)
                 return
-            lines = [*reading.records[LogLine], *await asyncio.to_thread(self._lines, data, reading)]
+            fresh = await asyncio.to_thread(self._lines, data, reading)
+            # From here on without a pause: another query's lines must not be put back to what they were before.
+            lines = [*reading.records[LogLine], *fresh]
             full = full or len(lines) >= MOST_LINES
             reading.records[LogLine] = sorted(lines, key=lambda line: line.at or _LONG_AGO)[-MOST_LINES:]
 
