@@ -10,6 +10,7 @@ api: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("", include("controlplane.access.urls")),
     path("", include("controlplane.orgs.urls")),
+    path("", include("controlplane.reviews.urls")),
     path("", include("controlplane.configs.urls")),
     path("", include("controlplane.audit.urls")),
     path("", include("controlplane.runtimes.urls")),

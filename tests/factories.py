@@ -1,5 +1,6 @@
 """What tests start from: a tree, people, tokens, clients. Built with the services where their work matters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -9,8 +10,8 @@ from rest_framework.test import APIClient
 
 from controlplane.access.actors import actor_for_bearer
 from controlplane.access.actors import actor_for_user as _actor_for_user
-from controlplane.access.models import Membership, User
-from controlplane.access.services import IssuedToken, token_create
+from controlplane.access.models import CredentialGrant, Membership, User
+from controlplane.access.services import IssuedToken, credential_entrust, credential_grant, token_create
 from controlplane.core.actor import Actor, ActorKind, Channel, Role, system_actor
 from controlplane.orgs.models import Node, NodeAncestor, NodeKind, Organization
 from controlplane.orgs.services import node_create, organization_create
@@ -120,6 +121,19 @@ def make_admin_token(node: Node, scopes: list[str] | None = None) -> str:
 def make_personal_token(user: User, node: Node, scopes: list[str] | None = None) -> str:
     """Return the plaintext of a new personal token, listed at ``node``."""
     return make_token(node, "user", scopes, user=user).plaintext
+
+
+def entrust(node: Node, name: str, hosts: Sequence[str] = (), *, inherited: bool = True) -> CredentialGrant:
+    """Return the operator's grant of a credential to the node's organization."""
+    return credential_entrust(
+        actor=system_of(node), organization=node.organization, name=name, hosts=hosts, inherited=inherited
+    )
+
+
+def make_grant(node: Node, name: str, hosts: Sequence[str] = (), *, inherited: bool = True) -> CredentialGrant:
+    """Return a grant of a credential on a node, given from the root, to which the operator gives it first."""
+    entrust(node, name, hosts, inherited=False)
+    return credential_grant(actor=system_of(node), node=node, name=name, hosts=hosts, inherited=inherited)
 
 
 def actor_for_user(user: User, channel: Channel = Channel.WEB) -> Actor:

@@ -1,9 +1,13 @@
-"""What every page's template knows, without any query beyond the session's user."""
+"""What every page's template knows: no query beyond the session's user, and for reviewers one that counts."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 from django.http import HttpRequest
+
+from controlplane.core.actor import Actor
+from controlplane.core.permissions import Action, nodes_that_allow
+from controlplane.reviews.selectors import reviews_waiting
 
 #: Route name → the entry of the main navigation it belongs to.
 SECTIONS = {
@@ -13,7 +17,19 @@ SECTIONS = {
     "runs": "runs",
     "config": "config",
     "config_node": "config",
+    "config_edit": "config",
+    "config_history": "config",
+    "config_compare": "config",
+    "config_policies": "config",
+    "config_policy_remove": "config",
+    "config_credentials": "config",
+    "config_grant_revoke": "config",
+    "reviews": "reviews",
+    "review": "reviews",
+    "review_decide": "reviews",
 }
+#: From this number on the navigation says "many".
+COUNTED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,14 @@ class PageContext:
         if user is None or not user.is_authenticated or user.organization_id is None:
             return None
         return Person(name=user.display_name, username=user.username, operator=user.is_staff)
+
+    @cached_property
+    def reviews_waiting(self) -> int:
+        """How many reviews wait for this person, counted up to :data:`COUNTED`; 0 for who decides none."""
+        actor: Actor | None = getattr(self._request, "actor", None)
+        if actor is None or not nodes_that_allow(actor, Action.REVIEW_DECIDE):
+            return 0
+        return reviews_waiting(actor).order_by()[:COUNTED].count()
 
     @cached_property
     def section(self) -> str:

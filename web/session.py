@@ -37,6 +37,7 @@ def signed_in(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpRespon
                 return redirect("admin:index")
             raise PermissionDenied("Your account belongs to no organization.", code="no_organization")
         actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
+        request.actor = actor  # type: ignore[attr-defined]  # for what every page shows, see web/context.py
         return view(request, actor, *args, **kwargs)
 
     return wrapper

@@ -3,7 +3,20 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from web.views import config, docs, evaluations, investigations, runs, sign_in, threads
+from web.views import (
+    config,
+    config_credentials,
+    config_edit,
+    config_history,
+    config_policies,
+    docs,
+    evaluations,
+    investigations,
+    reviews,
+    runs,
+    sign_in,
+    threads,
+)
 
 app_name = "web"
 
@@ -24,6 +37,24 @@ urlpatterns = [
     path("app/runs", runs.runs, name="runs"),
     path("app/config", config.config, name="config"),
     path("app/config/<slug:slug>", config.config_node, name="config_node"),
+    path("app/config/<slug:slug>/edit", config_edit.config_edit, name="config_edit"),
+    path("app/config/<slug:slug>/history", config_history.history, name="config_history"),
+    path("app/config/<slug:slug>/compare", config_history.compare, name="config_compare"),
+    path("app/config/<slug:slug>/policies", config_policies.policies, name="config_policies"),
+    path(
+        "app/config/<slug:slug>/policies/<uuid:policy_id>/remove",
+        config_policies.policy_remove,
+        name="config_policy_remove",
+    ),
+    path("app/config/<slug:slug>/credentials", config_credentials.credentials, name="config_credentials"),
+    path(
+        "app/config/<slug:slug>/credentials/<uuid:grant_id>/revoke",
+        config_credentials.grant_revoke,
+        name="config_grant_revoke",
+    ),
+    path("app/reviews", reviews.reviews, name="reviews"),
+    path("app/reviews/<uuid:review_id>", reviews.review, name="review"),
+    path("app/reviews/<uuid:review_id>/decide", reviews.review_decide, name="review_decide"),
     path("app/evaluations", evaluations.evaluations, name="evaluations"),
     path("api/docs", docs.api_docs, name="api_docs"),
 ]

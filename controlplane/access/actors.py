@@ -1,8 +1,9 @@
 """Making an :class:`Actor` from a credential, once, at the edge: REST, web, WebSocket and hot routes share this."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Final
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -119,13 +120,21 @@ def _is_active(token: AccessToken) -> bool:
 
 
 def _touch(token: AccessToken) -> None:
+    if is_touch_due(token.last_used_at, clock.now()):
+        token_touch(token.pk)
+
+
+def is_touch_due(last_used_at: datetime | None, now: datetime) -> bool:
+    """Return whether a use of a token is to be written down: at most once a minute."""
+    return last_used_at is None or last_used_at <= now - LAST_USED_EVERY
+
+
+def token_touch(token_id: UUID) -> None:
+    """Note that a token is used now, unless another process has within the last minute. One UPDATE."""
     now = clock.now()
-    stale = now - LAST_USED_EVERY
-    if token.last_used_at is not None and token.last_used_at > stale:
-        return
-    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
+    unused = Q(last_used_at__isnull=True) | Q(last_used_at__lte=now - LAST_USED_EVERY)
     try:
         with impatient():
-            AccessToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+            AccessToken.objects.filter(unused, pk=token_id).update(last_used_at=now)
     except OperationalError:  # a locked database must not refuse a reader over a statistic
-        log.warning("token.last_used_not_written", token=token.public_id)
+        log.warning("token.last_used_not_written", token=str(token_id))

@@ -23,6 +23,8 @@ _DELEGATED_BY: Final[dict[str, Role]] = {
     "knowledge:read": Role.VIEWER,
     "knowledge:write": Role.ADMIN,
     "alerts:ingest": Role.ADMIN,
+    # Among the rest it opens the deciding of reviews, which takes the role besides and is nothing to hand on.
+    "admin:*": Role.ADMIN,
 }
 
 

@@ -1,15 +1,18 @@
 """Reading people, roles and credentials, restricted to what the actor may see."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from controlplane.access.models import AccessToken, Membership, TokenKind, User
+from controlplane.access.grants import Held
+from controlplane.access.models import AccessToken, CredentialGrant, Membership, TokenKind, User
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action
 from controlplane.orgs.models import Node
-from controlplane.orgs.selectors import node_get, node_require, organization_of
+from controlplane.orgs.selectors import node_get, node_lineage, node_require, organization_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,52 @@ def user_for_grant(*, actor: Actor, node: Node, username: str) -> User:
     if user is None:
         raise invalid("/username", "unknown_user", "There is no such person in this organization.")
     return user
+
+
+def grants_held(node_id: UUID, lineage: Sequence[UUID] | None = None) -> Held:
+    """Return what a node holds of credentials, for code that has already been permitted to act on it.
+
+    Args:
+        lineage: the ids of its ancestors and itself, root first, where they are known. One query then, else two.
+    """
+    chain = tuple(node_lineage(node_id) if lineage is None else lineage)
+    if not chain:
+        return Held((), ())
+    grants = CredentialGrant.objects.filter(
+        Q(node__isnull=True) | Q(node_id__in=chain), organization__nodes=chain[0], revoked_at__isnull=True
+    )
+    return Held(chain, tuple(grants))
+
+
+def grants_of_node(*, actor: Actor, organization_slug: str, node_slug: str) -> QuerySet[CredentialGrant]:
+    """Return the live grants on the node, on those above it and to its organization: all that may count there.
+
+    Raises:
+        NotFound, PermissionDenied: the actor does not see the node, or may not read its configuration.
+    """
+    node = node_get(actor=actor, organization_slug=organization_slug, node_slug=node_slug, action=Action.CONFIG_READ)
+    return CredentialGrant.objects.filter(
+        Q(node__isnull=True) | Q(node_id__in=node_lineage(node.pk)),
+        organization_id=node.organization_id,
+        revoked_at__isnull=True,
+    ).select_related("node", "given_from", "organization")
+
+
+def grant_get(*, actor: Actor, organization_slug: str, node_slug: str, grant_id: UUID) -> CredentialGrant:
+    """Return a live grant on the node itself; of the root also those of the operator.
+
+    Raises:
+        NotFound, PermissionDenied: the actor may not grant credentials there; ``NotFound`` also for another node's.
+    """
+    node = node_get(
+        actor=actor, organization_slug=organization_slug, node_slug=node_slug, action=Action.CREDENTIAL_GRANT
+    )
+    here = Q(node=node) | Q(node__isnull=True) if node.parent_id is None else Q(node=node)
+    grants = CredentialGrant.objects.filter(here, organization_id=node.organization_id, revoked_at__isnull=True)
+    grant = grants.filter(pk=grant_id).select_related("node", "given_from", "organization").first()
+    if grant is None:
+        raise NotFound
+    return grant
 
 
 def _listed(node: Node) -> QuerySet[AccessToken]:

@@ -2,7 +2,15 @@
 
 from django.urls import path
 
-from controlplane.access.api import MemberListView, MemberView, MeView, TokenListView, TokenView
+from controlplane.access.api import (
+    GrantListView,
+    GrantView,
+    MemberListView,
+    MemberView,
+    MeView,
+    TokenListView,
+    TokenView,
+)
 
 urlpatterns = [
     path("me", MeView.as_view(), name="me"),
@@ -10,4 +18,6 @@ urlpatterns = [
     path("orgs/<slug:org>/nodes/<slug:node>/tokens/<slug:public_id>", TokenView.as_view(), name="token"),
     path("orgs/<slug:org>/nodes/<slug:node>/members", MemberListView.as_view(), name="members"),
     path("orgs/<slug:org>/nodes/<slug:node>/members/<int:membership_id>", MemberView.as_view(), name="member"),
+    path("orgs/<slug:org>/nodes/<slug:node>/grants", GrantListView.as_view(), name="grants"),
+    path("orgs/<slug:org>/nodes/<slug:node>/grants/<uuid:grant_id>", GrantView.as_view(), name="grant"),
 ]

@@ -6,6 +6,7 @@ from typing import Final
 from django.db.models import QuerySet
 
 from controlplane.alerts.policy import team_by_rules
+from controlplane.configs.routes import route_owner
 from controlplane.configs.selectors import config_effective
 from controlplane.core.actor import Actor
 from controlplane.core.errors import InvalidInput, PermissionDenied, invalid
@@ -14,14 +15,16 @@ from controlplane.orgs.models import Node, is_slug
 from controlplane.orgs.selectors import LISTED_TEAMS, node_is_archived, teams_for
 
 TEAM_LABEL: Final = "team"
+SERVICE_LABEL: Final = "service"
 
 
 def team_route(*, actor: Actor, labels: Mapping[str, str]) -> Node:
     """Return the team, with its organization, that takes in an alert.
 
     A token of a team: that team, whatever the alert says. Else the label ``team`` where it names a team in reach; else
-    the first matching rule of ``routing.alerts`` in the effective configuration of the token's node; else the only team
-    in reach, where the alert names none.
+    the first matching rule of ``routing.alerts`` in the effective configuration of the token's node; else the team in
+    reach that owns the label ``service`` by its ``routing.services``; else the only team in reach, where the alert
+    names none.
 
     Args:
         actor: who delivers.
@@ -46,11 +49,20 @@ def team_route(*, actor: Actor, labels: Mapping[str, str]) -> Node:
         ruled = team_by_rules(config_effective(node_id=actor.token_node_id).document, labels)
         if ruled is not None and (team := _team(teams, ruled)) is not None:
             return team
+    if not named and ruled is None and (team := _owner(actor, teams, labels.get(SERVICE_LABEL, ""))) is not None:
+        return team
     return _only(actor, teams, asked=bool(named) or ruled is not None)
 
 
 def _team(teams: QuerySet[Node], slug: str) -> Node | None:
     return teams.filter(slug=slug).first() if is_slug(slug) else None
+
+
+def _owner(actor: Actor, teams: QuerySet[Node], service: str) -> Node | None:
+    if actor.organization_id is None or not service:
+        return None
+    owner = route_owner(organization_id=actor.organization_id, identifiers={"service": service})
+    return None if owner is None else teams.filter(pk=owner.node.pk).first()
 
 
 def _only(actor: Actor, teams: QuerySet[Node], *, asked: bool) -> Node:

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from typing_extensions import override
 from unfold.admin import ModelAdmin
 
-from controlplane.configs.models import ConfigDocument, ConfigVersion
+from controlplane.configs.models import ConfigDocument, ConfigPolicy, ConfigVersion, RouteClaim
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold ships no types
@@ -51,3 +51,25 @@ class ConfigVersionAdmin(ReadOnlyAdmin):
     @admin.display(ordering="node__organization__slug")
     def organization(self, version: ConfigVersion) -> Any:
         return version.node.organization
+
+
+@admin.register(RouteClaim)
+class RouteClaimAdmin(ReadOnlyAdmin):
+    list_display = ["kind", "key", "node", "organization"]
+    list_select_related = ["node", "organization"]
+    list_filter = ["organization", "kind"]
+    search_fields = ["key", "node__slug"]
+    ordering = ["organization__slug", "kind", "key"]
+
+
+@admin.register(ConfigPolicy)
+class ConfigPolicyAdmin(ReadOnlyAdmin):
+    list_display = ["pointer", "kind", "node", "organization", "created_label", "created_at"]
+    list_select_related = ["node__organization"]
+    list_filter = ["kind", "node__organization"]
+    search_fields = ["pointer", "node__slug"]
+    ordering = ["node__slug", "pointer"]
+
+    @admin.display(ordering="node__organization__slug")
+    def organization(self, policy: ConfigPolicy) -> Any:
+        return policy.node.organization

@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Any
 
+from rest_framework import status
 from rest_framework.response import Response
 
+from controlplane.configs.credentials import CredentialReport, ResolvedConfig
 from controlplane.configs.merge import Shadowed, Source
 from controlplane.configs.models import ConfigVersion
 from controlplane.configs.pointers import MISSING, Document, Tokens, encode, get
@@ -12,6 +14,10 @@ from controlplane.configs.selectors import Effective, Link, StoredDocument, Vers
 from controlplane.configs.services import WriteResult
 from controlplane.core.clock import rfc3339
 from controlplane.core.errors import NotFound
+from controlplane.reviews.api import review_url
+from controlplane.reviews.models import ReviewRequest
+
+NO_STORE = {"Cache-Control": "no-store"}
 
 
 def document(stored: StoredDocument) -> dict[str, Any]:
@@ -26,7 +32,12 @@ def document(stored: StoredDocument) -> dict[str, Any]:
 
 
 def written(result: WriteResult) -> Response:
-    """Return the answer of a write. Its ETag is that of the stored document, so of a dry run the one still valid."""
+    """Return the answer of a write. Its ETag is that of the stored document, so of a dry run the one still valid.
+
+    202 with the review when the change waits for approval: nothing was written.
+    """
+    if result.review is not None:
+        return _queued(result, result.review)
     answer = document(result.stored) | {
         "changed": result.changed,
         "diff": result.operations,
@@ -38,8 +49,22 @@ def written(result: WriteResult) -> Response:
     return Response(answer, headers={"ETag": result.stored.etag})
 
 
-def effective(found: Effective, tokens: Tokens, *, provenance: bool) -> dict[str, Any]:
-    """Return an effective configuration or its part at ``tokens``, with the sources of that part.
+def _queued(result: WriteResult, review: ReviewRequest) -> Response:
+    url = review_url(review)
+    answer = {
+        "review": {"id": review.pk, "url": url, "state": str(review.state), "expires_at": rfc3339(review.expires_at)},
+        "version": result.stored.version,
+        "changed": False,
+        "diff": result.operations,
+        "warnings": [warning.as_dict() for warning in result.warnings],
+        "dry_run": False,
+    }
+    headers = {"ETag": result.stored.etag, "Location": url}
+    return Response(answer, status=status.HTTP_202_ACCEPTED, headers=headers)
+
+
+def effective(found: Effective, tokens: Tokens, report: CredentialReport, *, provenance: bool) -> dict[str, Any]:
+    """Return an effective configuration or its part at ``tokens``, with the credentials and sources of that part.
 
     Raises:
         NotFound: ``pointer_not_found``.
@@ -47,7 +72,27 @@ def effective(found: Effective, tokens: Tokens, *, provenance: bool) -> dict[str
     value = get(found.document, tokens)
     if value is MISSING:
         raise NotFound("The effective configuration has nothing at this pointer.", code="pointer_not_found")
+    return _effective(found, value, tokens, report, provenance)
+
+
+def resolved(result: ResolvedConfig, tokens: Tokens, *, provenance: bool) -> Response:
+    """Return the answer with the values in place: stored nowhere on its way (RFC 9111, section 5.2.2.5), no ETag."""
+    answer = _effective(result.found, result.document, tokens, result.report, provenance)
+    return Response(answer, headers=NO_STORE)
+
+
+def own_resolved(result: ResolvedConfig, computed_at: datetime) -> Response:
+    """Return the same in OpenSRE's form, with ``credentials`` beside it."""
+    answer = own_effective(result.found, computed_at) | {"effective_config": result.document}
+    return Response(answer | {"credentials": result.report.within(())}, headers=NO_STORE)
+
+
+def _effective(
+    found: Effective, value: Any, tokens: Tokens, report: CredentialReport, provenance: bool
+) -> dict[str, Any]:
     answer: dict[str, Any] = {"effective": value, "version": found.version}
+    if found.references:
+        answer["credentials"] = report.within(tokens)
     if provenance:
         at = encode(tokens)
         inside = {pointer: source for pointer, source in found.sources.items() if _concerns(pointer, at)}
@@ -57,7 +102,14 @@ def effective(found: Effective, tokens: Tokens, *, provenance: bool) -> dict[str
 
 def version_summary(row: ConfigVersion | VersionDetail) -> dict[str, Any]:
     """Return what a list of versions says of one."""
-    return {"version": row.version, "at": rfc3339(row.at), "by": row.by, "reason": row.reason}
+    return {
+        "version": row.version,
+        "at": rfc3339(row.at),
+        "by": row.by,
+        "approved_by": row.approved_by or None,
+        "review": str(row.review_id) if row.review_id else None,
+        "reason": row.reason,
+    }
 
 
 def version(detail: VersionDetail) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from typing_extensions import override
 
 from controlplane.configs import answers, schemas, selectors, services
+from controlplane.configs.credentials import config_resolve, credential_report
 from controlplane.configs.requests import body_any, flag, is_merge_patch, not_modified, pointer_of, validators
 from controlplane.configs.sections import DocumentSchema
 from controlplane.core import clock
@@ -27,6 +28,10 @@ REASON = OpenApiParameter("reason", str, description="One line for the history, 
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="Write only at this version.")
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, OpenApiParameter.HEADER, description="Answer 304 at this version."
+)
+
+RESOLVE = OpenApiParameter(
+    "resolve", bool, description="Put the values of credentials in place; needs the scope config:resolve."
 )
 
 
@@ -67,7 +72,7 @@ class DocumentView(NodeConfigView):
         operation_id="config_replace",
         request=dict[str, Any],
         parameters=[DRY_RUN, REASON, IF_MATCH],
-        responses=schemas.WriteAnswer,
+        responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
     def put(self, request: Request, **_slugs: str) -> Response:
         options = self.write_options("reason")
@@ -78,7 +83,7 @@ class DocumentView(NodeConfigView):
         operation_id="config_patch",
         request={"application/json": dict[str, Any], "application/merge-patch+json": dict[str, Any]},
         parameters=[DRY_RUN, REASON, IF_MATCH],
-        responses=schemas.WriteAnswer,
+        responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
     def patch(self, request: Request, **_slugs: str) -> Response:
         options = self.write_options("reason")
@@ -93,7 +98,7 @@ class UnsetView(NodeConfigView):
         operation_id="config_unset",
         request=schemas.UnsetBody,
         parameters=[DRY_RUN, IF_MATCH],
-        responses=schemas.WriteAnswer,
+        responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
     def post(self, request: Request, **_slugs: str) -> Response:
         options = self.write_options()
@@ -107,7 +112,7 @@ class RollbackView(NodeConfigView):
         operation_id="config_rollback",
         request=schemas.RollbackBody,
         parameters=[DRY_RUN, IF_MATCH],
-        responses=schemas.WriteAnswer,
+        responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
     def post(self, request: Request, **_slugs: str) -> Response:
         options = self.write_options()
@@ -122,21 +127,25 @@ class EffectiveView(NodeConfigView):
         parameters=[
             OpenApiParameter("provenance", bool, description="Also answer who set each leaf."),
             OpenApiParameter("pointer", str, description="Only the value at this JSON Pointer."),
+            RESOLVE,
             IF_NONE_MATCH,
         ],
         responses=schemas.EffectiveAnswer,
     )
     def get(self, request: Request, **_slugs: str) -> HttpResponseBase:
-        params = query_of(request, "provenance", "pointer")
-        provenance, tokens = flag(params, "provenance"), pointer_of(params)
-        node = self.node(Action.CONFIG_READ)
+        params = query_of(request, "provenance", "pointer", "resolve")
+        provenance, tokens, resolve = flag(params, "provenance"), pointer_of(params), flag(params, "resolve")
+        node = self.node(Action.CONFIG_RESOLVE if resolve else Action.CONFIG_READ)
         chain = selectors.chain_for(actor=actor_of(request), node_id=node.pk)
-        etag = selectors.chain_etag(chain)
-        unchanged = not_modified(request, etag)
-        if unchanged is not None:
-            return unchanged
+        if resolve:
+            result = config_resolve(actor=actor_of(request), chain=chain, path=tokens)
+            return answers.resolved(result, tokens, provenance=provenance)
         found = selectors.effective_of(node.pk, chain)
-        return Response(answers.effective(found, tokens, provenance=provenance), headers=validators(found.etag))
+        report = credential_report(found)  # states change without any write, so they are part of the tag
+        etag = report.etag(found.etag)
+        return not_modified(request, etag) or Response(
+            answers.effective(found, tokens, report, provenance=provenance), headers=validators(etag)
+        )
 
 
 class HistoryView(NodeConfigView):
@@ -169,11 +178,13 @@ class OwnEffectiveView(APIView):
     """The effective configuration of the node that the caller's token is bound to, in OpenSRE's form."""
 
     @extend_schema(
-        operation_id="config_own_effective", parameters=[IF_NONE_MATCH], responses=schemas.OwnEffectiveAnswer
+        operation_id="config_own_effective", parameters=[RESOLVE, IF_NONE_MATCH], responses=schemas.OwnEffectiveAnswer
     )
     def get(self, request: Request) -> HttpResponseBase:
-        query_of(request)
+        resolve = flag(query_of(request, "resolve"), "resolve")
         chain = own_chain(request)
+        if resolve:
+            return answers.own_resolved(config_resolve(actor=actor_of(request), chain=chain), clock.now())
         etag = selectors.chain_etag(chain)
         unchanged = not_modified(request, etag)
         if unchanged is not None:

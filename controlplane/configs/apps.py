@@ -1,7 +1,15 @@
 from django.apps import AppConfig
+from typing_extensions import override
 
 
 class ConfigsConfig(AppConfig):
     name = "controlplane.configs"
     verbose_name = "Configuration"
     default_auto_field = "django.db.models.BigAutoField"
+
+    @override
+    def ready(self) -> None:
+        from controlplane.configs.approvals import ConfigChange
+        from controlplane.reviews.kinds import register_kind
+
+        register_kind(ConfigChange())

@@ -7,6 +7,7 @@ from threading import Lock
 from uuid import UUID
 
 from controlplane.configs.merge import Source
+from controlplane.configs.references import Occurrence
 
 #: A rough size of one entry of ``sources`` in memory, beside its pointer.
 SOURCE_BYTES = 400
@@ -19,10 +20,12 @@ class Computed:
     chain: Hashable
     body: bytes
     sources: Mapping[str, Source]
+    references: tuple[Occurrence, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        return len(self.body) + sum(len(pointer) + SOURCE_BYTES for pointer in self.sources)
+        entries = sum(len(pointer) + SOURCE_BYTES for pointer in self.sources)
+        return len(self.body) + entries + SOURCE_BYTES * len(self.references)
 
 
 class EffectiveCache:

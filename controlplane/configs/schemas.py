@@ -65,6 +65,24 @@ class WriteAnswer(DocumentAnswer):
     affected = ImpactSchema(required=False, help_text="In a dry run.")
 
 
+class QueuedReview(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    url = serializers.CharField()
+    state = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class QueuedAnswer(serializers.Serializer[Any]):
+    """The answer 202: the change waits for approval, nothing was written."""
+
+    review = QueuedReview()
+    version = serializers.IntegerField(help_text="Of the document, unchanged.")
+    changed = serializers.BooleanField()
+    diff = OperationSchema(many=True)
+    warnings = WarningSchema(many=True)
+    dry_run = serializers.BooleanField()
+
+
 class ShadowedSchema(serializers.Serializer[Any]):
     node = serializers.CharField()
     level = serializers.ChoiceField(["org", "group", "team"])
@@ -83,9 +101,16 @@ class SourceSchema(serializers.Serializer[Any]):
     shadowed = ShadowedSchema(many=True, required=False, help_text="Hidden values, nearest first.")
 
 
+class CredentialSchema(serializers.Serializer[Any]):
+    pointer = serializers.CharField()
+    name = serializers.CharField(allow_blank=True, help_text="Blank where the reference is malformed.")
+    state = serializers.ChoiceField(["set", "unset", "not_granted", "not_allowed", "malformed"])
+
+
 class EffectiveAnswer(serializers.Serializer[Any]):
     effective = serializers.JSONField(allow_null=True, help_text="An object, or the value at ?pointer=.")
     version = serializers.IntegerField(help_text="Of the node's own document.")
+    credentials = CredentialSchema(many=True, required=False, help_text="Left out where nothing refers to any.")
     sources = serializers.DictField(child=SourceSchema(), required=False)
 
 
@@ -93,6 +118,8 @@ class VersionSummary(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     at = serializers.DateTimeField()
     by = serializers.CharField()
+    approved_by = serializers.CharField(allow_null=True, help_text="Who approved it, where a review was needed.")
+    review = serializers.UUIDField(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
 
 
@@ -111,6 +138,7 @@ class OwnEffectiveAnswer(serializers.Serializer[Any]):
     effective_config = serializers.DictField(child=serializers.JSONField(allow_null=True))
     computed_at = serializers.DateTimeField()
     hierarchy = serializers.ListField(child=serializers.CharField(), help_text="Slugs, root first.")
+    credentials = CredentialSchema(many=True, required=False, help_text="With ?resolve=true alone.")
 
 
 class OwnRawAnswer(serializers.Serializer[Any]):

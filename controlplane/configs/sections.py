@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
 
+from controlplane.configs.agent_sections import Agents, McpServers, Memory, RemoteAgents, TeamContext, Tools
+from controlplane.core.references import MalformedReference, references_of
+
 MIB = 1024 * 1024
 #: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
 INTEGRATION_KINDS: Final = ("prometheus", "alertmanager", "loki")
 
-_REFERENCE: Final = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
-_OPENING: Final = re.compile(r"(?<!\$)\$\{")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110, section 5.6.2
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
 #: Names that say credential; "author" and "keyspace" do not.
@@ -57,12 +58,19 @@ class RuntimeSection(BaseModel):
 
 
 def holds_reference(value: str) -> bool:
-    """Return whether a text has a ``${``; ``$${`` stands for the literal one and is none."""
-    return _OPENING.search(value) is not None
+    """Return whether a text has a reference, or something that was meant as one."""
+    try:
+        return bool(references_of(value))
+    except MalformedReference:
+        return True
 
 
 def _reference(value: str) -> str:
-    if _REFERENCE.search(value) is None:
+    try:
+        referring = bool(references_of(value))
+    except MalformedReference:
+        referring = False
+    if not referring:
         message = "A credential is a reference such as ${NAME}, never the value itself"
         raise PydanticCustomError("reference_required", message)
     return value
@@ -169,14 +177,32 @@ class AlertRule(BaseModel):
     )
 
 
+RouteKey = Annotated[str, Field(max_length=200, pattern=r"^[^\s\x00-\x1f](?:[^\x00-\x1f]*[^\s\x00-\x1f])?$")]
+RouteKeys = Annotated[list[RouteKey], Field(max_length=500)]
+RepositoryKeys = Annotated[
+    list[Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+$")]], Field(max_length=500)
+]
+
+
 class RoutingSection(BaseModel):
-    """``routing``: what the team owns, and which team alerts are for."""
+    """``routing``: what the team owns, each unique in the organization, and which team alerts are for."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     alerts: Annotated[list[AlertRule], Field(max_length=200)] | None = Field(
         None, description="Which team an alert is for; the first match counts."
     )
+    services: RouteKeys | None = Field(None, description="Services the node owns; case does not matter.")
+    github_repos: RepositoryKeys | None = Field(None, description="owner/name; case does not matter.")
+    slack_channel_ids: RouteKeys | None = Field(None, description="For example C0123456789.")
+    slack_workspace_ids: RouteKeys | None = Field(None, description="For example T0123456789.")
+    teams_channel_ids: RouteKeys | None = Field(None, description="For example 19:…@thread.tacv2.")
+    google_chat_space_ids: RouteKeys | None = None
+    pagerduty_service_ids: RouteKeys | None = None
+    incidentio_team_ids: RouteKeys | None = None
+    incidentio_alert_source_ids: RouteKeys | None = None
+    coralogix_team_names: RouteKeys | None = None
+    vercel_project_ids: RouteKeys | None = None
 
 
 class AlertsSection(BaseModel):
@@ -194,20 +220,23 @@ class DocumentSchema(BaseModel):
 
     model_config = ConfigDict(extra="allow", title="Configuration document")
 
-    agents: Any = Field(None, description="Agents by id.")
-    entrance_agent: Any = Field(None, description="Id of the agent that starts.")
-    skills: Any = Field(None, description="Skills switched on and off.")
-    mcp_servers: Any = Field(None, description="MCP servers by id.")
+    agents: Agents | None = Field(None, description="Agents by id.")
+    entrance_agent: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="Id of the agent that starts."
+    )
+    tools: Tools | None = Field(None, description="Tools switched on and off, and what they require.")
+    skills: Tools | None = Field(None, description="Skills switched on and off, and what they require.")
+    mcp_servers: McpServers | None = Field(None, description="MCP servers by id.")
     integrations: dict[str, IntegrationSection | None] | None = Field(
         None, description="Data sources and destinations by id."
     )
     routing: RoutingSection | None = None
     alerts: AlertsSection | None = None
     limits: LimitsSection | None = None
-    memory: Any = Field(None, description="How memory is extracted and recalled.")
+    memory: Memory | None = Field(None, description="How memory is extracted and recalled.")
     runtime: RuntimeSection | None = None
-    team_context: Any = Field(None, description="What the agents should know about the team.")
-    remote_agents: Any = Field(None, description="Agents on other servers by id.")
+    team_context: TeamContext | None = Field(None, description="What the agents should know about the team.")
+    remote_agents: RemoteAgents | None = Field(None, description="Agents on other servers by id.")
     preferences: Any = Field(None, description="State of user interfaces.")
 
 

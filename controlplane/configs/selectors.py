@@ -15,6 +15,7 @@ from controlplane.configs.cache import Computed, effective_cache
 from controlplane.configs.merge import Author, Layer, Source, merge_with_provenance
 from controlplane.configs.models import ConfigDocument, ConfigVersion
 from controlplane.configs.pointers import Document, Operation, diff
+from controlplane.configs.references import Occurrence, occurrences
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows
@@ -50,6 +51,7 @@ class Effective:
     chain: tuple[tuple[UUID, int], ...]
     sources: Mapping[str, Source]
     lineage: tuple[Link, ...] = field(repr=False)
+    references: tuple[Occurrence, ...] = field(default=(), repr=False)
 
     @property
     def etag(self) -> str:
@@ -161,7 +163,8 @@ def effective_of(node_id: UUID, lineage: tuple[Link, ...]) -> Effective:
         layers, lineage = _layers(node_id)
         document, sources = merge_with_provenance(layers)
         body = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
-        computed = Computed(chain=lineage, body=body, sources=MappingProxyType(sources))
+        named = occurrences(document)
+        computed = Computed(chain=lineage, body=body, sources=MappingProxyType(sources), references=named)
         effective_cache.put(node_id, computed)
     return Effective(
         node_id=node_id,
@@ -170,6 +173,7 @@ def effective_of(node_id: UUID, lineage: tuple[Link, ...]) -> Effective:
         chain=tuple((link.node_id, link.version) for link in lineage),
         sources=computed.sources,
         lineage=lineage,
+        references=computed.references,
     )
 
 
@@ -207,6 +211,8 @@ class VersionDetail:
     document: Document
     at: datetime
     by: str
+    approved_by: str
+    review_id: UUID | None
     reason: str
     operations: list[Operation]
 
@@ -234,7 +240,16 @@ def config_version(*, actor: Actor, node: Node, version: int) -> VersionDetail:
     if row is None:
         raise NotFound("There is no such version.", code="unknown_version")
     before: Mapping[str, Any] = rows[version - 1].document if version > 1 else {}
-    return VersionDetail(row.version, row.document, row.at, row.by, row.reason, diff(before, row.document))
+    return VersionDetail(
+        version=row.version,
+        document=row.document,
+        at=row.at,
+        by=row.by,
+        approved_by=row.approved_by,
+        review_id=row.review_id,
+        reason=row.reason,
+        operations=diff(before, row.document),
+    )
 
 
 def _with_previous(version: int) -> tuple[int, ...]:

@@ -1,48 +1,34 @@
 """Writing configuration: replace, patch, unset, roll back. Each is one transaction; as a dry run it writes nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import orjson
 from django.db import transaction
 
-from controlplane.audit.services import audit_record
-from controlplane.configs import preconditions
+from controlplane.configs.changes import change_open
 from controlplane.configs.impact import Impact, impact_of
+from controlplane.configs.judging import approval_warnings
 from controlplane.configs.locks import lock_document, lock_organization
 from controlplane.configs.merge import patch_deep, patch_rfc7396
-from controlplane.configs.models import ConfigDocument, ConfigVersion
-from controlplane.configs.pointers import (
-    MISSING,
-    Document,
-    Operation,
-    PointerSyntaxError,
-    Tokens,
-    decode,
-    diff,
-    leaves,
-    same,
-    unset,
-)
+from controlplane.configs.models import ConfigVersion
+from controlplane.configs.pointers import Document, Operation, PointerSyntaxError, Tokens, decode, unset
+from controlplane.configs.policies import Policy
+from controlplane.configs.routes import claims_check
 from controlplane.configs.selectors import StoredDocument, document_of
-from controlplane.configs.validation import ConfigWarning, check_document, check_form, check_secrets, warnings_for
-from controlplane.core import clock
+from controlplane.configs.validation import ConfigWarning, check_form
+from controlplane.configs.writing import Edit, Outcome, commit, outcome_of, stored_in
 from controlplane.core.actor import Actor
 from controlplane.core.errors import FieldError, InvalidInput, invalid
-from controlplane.core.ids import new_id
 from controlplane.core.permissions import Action
 from controlplane.core.redaction import redact_text
 from controlplane.core.text import single_line
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_require
+from controlplane.reviews.models import ReviewRequest
 
 MAX_POINTERS: Final = 1000
 MAX_REASON: Final = 500
-AUDITED_POINTERS: Final = 200
-AUDITED_BYTES: Final = 32 * 1024
-
-Edit = Callable[[Document], Document]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +49,7 @@ class WriteResult:
 
     ``stored`` is the document after it, in a dry run with the version and author it still has. ``operations`` is the
     difference to the document before; where it is empty there is no new version. ``impact`` is for dry runs alone.
+    With ``review`` nothing was written: the change waits for somebody else to approve it.
     """
 
     stored: StoredDocument
@@ -70,10 +57,11 @@ class WriteResult:
     warnings: list[ConfigWarning]
     dry_run: bool = False
     impact: Impact | None = None
+    review: ReviewRequest | None = None
 
     @property
     def changed(self) -> bool:
-        return bool(self.operations)
+        return bool(self.operations) and self.review is None
 
 
 def config_replace(
@@ -92,6 +80,9 @@ def config_replace(
     Raises:
         NotFound, PermissionDenied: the actor may not write the node's configuration.
         MalformedRequest, InvalidInput, PayloadTooLarge: see :mod:`controlplane.configs.validation`.
+        PermissionDenied, InvalidInput: a policy or a cross-reference forbids it, see
+            :mod:`controlplane.configs.policies` and :mod:`controlplane.configs.dependencies`.
+        Conflict: see :mod:`controlplane.configs.routes`.
         PreconditionFailed: ``precondition_failed`` with the current version and what changed since the one named.
     """
     check_form(document)
@@ -169,89 +160,35 @@ def _foresee(request: _Request, edit: Edit) -> WriteResult:
     node = request.node
     node_require(actor=request.actor, action=Action.CONFIG_WRITE, node=node)
     before = document_of(node)
-    after, operations, warnings = _outcome(before, edit, request.if_match)
-    impact = impact_of(node, before.document, after)
-    return WriteResult(replace(before, document=after), operations, warnings, dry_run=True, impact=impact)
+    outcome = outcome_of(before, edit, request.if_match)
+    claims_check(actor=request.actor, node=node, document=outcome.document, operations=outcome.operations)
+    warnings = [*outcome.warnings, *approval_warnings(_awaits(request, outcome))]
+    impact = impact_of(node, before.document, outcome.document)
+    after = replace(before, document=outcome.document)
+    return WriteResult(after, outcome.operations, warnings, dry_run=True, impact=impact)
 
 
 @transaction.atomic
 def _change(request: _Request, edit: Edit) -> WriteResult:
-    lock_organization(request.node)
-    node_require(actor=request.actor, action=Action.CONFIG_WRITE, node=request.node)
-    row = lock_document(request.node)
-    after, operations, warnings = _outcome(_stored(request.node, row), edit, request.if_match)
-    if operations:
-        _store(row, after, actor=request.actor, reason=request.reason)
-        _audit(request, row.version, operations)
-    return WriteResult(_stored(request.node, row), operations, warnings)
+    node, actor = request.node, request.actor
+    lock_organization(node)
+    node_require(actor=actor, action=Action.CONFIG_WRITE, node=node)
+    row = lock_document(node)
+    before = stored_in(node, row)
+    outcome = outcome_of(before, edit, request.if_match)
+    awaits = _awaits(request, outcome)
+    if awaits:
+        claims_check(actor=actor, node=node, document=outcome.document, operations=outcome.operations)
+        review = change_open(
+            actor=actor, stored=before, outcome=outcome, awaits=awaits, action=request.action, reason=request.reason
+        )
+        return WriteResult(before, outcome.operations, outcome.warnings, review=review)
+    commit(node=node, row=row, outcome=outcome, author=actor, action=request.action, reason=request.reason)
+    return WriteResult(stored_in(node, row), outcome.operations, outcome.warnings)
 
 
-def _stored(node: Node, row: ConfigDocument) -> StoredDocument:
-    return StoredDocument(node, row.document, row.version, row.leaf_versions, row.updated_at, row.updated_by)
-
-
-def _outcome(
-    before: StoredDocument, edit: Edit, if_match: str | None
-) -> tuple[Document, list[Operation], list[ConfigWarning]]:
-    preconditions.require_match(before, if_match)
-    after = edit(before.document)
-    operations = diff(before.document, after)
-    if operations:
-        check_document(after)
-        check_secrets(after, operations)
-    return after, operations, warnings_for(after)
-
-
-def _store(row: ConfigDocument, after: Document, *, actor: Actor, reason: str) -> None:
-    """Write the next version into the locked row and the history."""
-    before_leaves = dict(leaves(row.document))
-    at, by = clock.now(), actor.label[:200]
-    version = row.version + 1
-    row.leaf_versions = {
-        pointer: row.leaf_versions[pointer] if same(before_leaves.get(pointer, MISSING), value) else version
-        for pointer, value in leaves(after)
-    }
-    authors: dict[str, Any] = row.authors | {str(version): {"by": by, "at": at.isoformat()}}
-    used = {str(number) for number in row.leaf_versions.values()}
-    row.authors = {number: author for number, author in authors.items() if number in used}
-    row.document, row.version, row.revision, row.updated_at, row.updated_by = after, version, new_id(), at, by
-    row.save()
-    ConfigVersion.objects.create(
-        id=row.revision,
-        node_id=row.pk,
-        version=version,
-        document=after,
-        at=at,
-        by=by,
-        principal=actor.principal,
-        reason=reason,
-    )
-
-
-def _audit(request: _Request, version: int, operations: list[Operation]) -> None:
-    """Record the pointers that changed and, unless they are large, their values; the history holds them in any case."""
-    listed = operations[:AUDITED_POINTERS]
-    before: dict[str, Any] = {"version": version - 1}
-    after: dict[str, Any] = {
-        "version": version,
-        "changed": len(operations),
-        "pointers": [operation["pointer"] for operation in listed],
-    }
-    old = {operation["pointer"]: operation["before"] for operation in listed if "before" in operation}
-    new = {operation["pointer"]: operation["after"] for operation in listed if "after" in operation}
-    if len(orjson.dumps([old, new])) <= AUDITED_BYTES:
-        before["values"], after["values"] = old, new
-    audit_record(
-        actor=request.actor,
-        organization_id=request.node.organization_id,
-        action=request.action,
-        object_kind="config",
-        object_id=str(request.node.pk),
-        node_id=request.node.pk,
-        before=before,
-        after=after,
-        reason=request.reason,
-    )
+def _awaits(request: _Request, outcome: Outcome) -> list[tuple[Policy, Tokens]]:
+    return outcome.judgement.awaits(request.actor) if outcome.judgement else []
 
 
 def _clean_reason(reason: str) -> str:

@@ -12,6 +12,7 @@ import orjson
 from django.conf import settings
 from pydantic import ValidationError
 
+from controlplane.configs.agent_sections import AgentSection, McpServerSection, MemorySection
 from controlplane.configs.pointers import Operation, decode, encode, encode_token
 from controlplane.configs.secrets import literal_secrets
 from controlplane.configs.sections import SECTIONS, DocumentSchema, LimitsSection
@@ -95,15 +96,28 @@ def check_secrets(document: Mapping[str, Any], operations: Sequence[Operation]) 
 def warnings_for(document: Mapping[str, Any]) -> list[ConfigWarning]:
     """Return what a valid document holds and may be a mistake: unknown sections, unknown settings and runtimes."""
     warnings = [_unknown("unknown_section", "", key, SECTIONS) for key in document if key not in SECTIONS]
-    limits = document.get("limits") or {}
-    fields = LimitsSection.model_fields
-    warnings += [_unknown("unknown_setting", "/limits", key, fields) for key in limits if key not in fields]
+    for parent, section, fields in _described(document):
+        warnings += [_unknown("unknown_setting", parent, key, fields) for key in section if key not in fields]
     kind = (document.get("runtime") or {}).get("kind")
     if kind is not None and kind not in settings.AGENT_RUNTIMES:
         known = ", ".join(sorted(settings.AGENT_RUNTIMES))
         detail = f"This installation has no such runtime; it has: {known}."
         warnings.append(ConfigWarning("/runtime/kind", "unknown_runtime", detail))
     return warnings
+
+
+def _described(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the objects whose settings are all known, each with its pointer and the fields there are."""
+    for key, model in (("limits", LimitsSection), ("memory", MemorySection)):
+        section = document.get(key)
+        if isinstance(section, Mapping):
+            yield f"/{key}", section, model.model_fields
+    for key, item_model in (("agents", AgentSection), ("mcp_servers", McpServerSection)):
+        items = document.get(key)
+        for name, item in items.items() if isinstance(items, Mapping) else ():
+            if isinstance(item, Mapping):
+                # The key may itself be a secret; the check for those comes later where a write is refused.
+                yield redact_text(f"/{key}/{encode_token(name)}"), item, item_model.model_fields
 
 
 def _unknown(code: str, parent: str, key: str, known: Mapping[str, Any] | frozenset[str]) -> ConfigWarning:

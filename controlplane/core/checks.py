@@ -4,6 +4,7 @@ In local mode the same command says that it is local mode: nothing below applies
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -27,7 +28,7 @@ def check_production(**_kwargs: Any) -> list[CheckMessage]:
                 id="opensre.I001",
             )
         ]
-    return [*_secret_faults(), *_host_faults(), *_database_faults()]
+    return [*_secret_faults(), *_host_faults(), *_database_faults(), *_credential_faults()]
 
 
 def _secret_faults() -> Iterator[CheckMessage]:
@@ -71,6 +72,15 @@ def _database_faults() -> Iterator[CheckMessage]:
         yield Error(
             "DATABASE_URL names no PostgreSQL database; SQLite is for local mode.", hint=hint, id="opensre.E006"
         )
+
+
+def _credential_faults() -> Iterator[CheckMessage]:
+    if "*" in settings.CREDENTIAL_ENV_ALLOW:
+        message = "CREDENTIAL_ENV_ALLOW lets out every variable but the installation's own."
+        yield Warning(message, hint="Name a prefix, for example OPENSRE_CRED_*.", id="opensre.W003")
+    directory = settings.CREDENTIAL_FILES_DIR
+    if directory and not Path(directory).is_dir():
+        yield Warning("CREDENTIAL_FILES_DIR is no directory that this process can read.", id="opensre.W004")
 
 
 @register()

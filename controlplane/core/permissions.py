@@ -19,9 +19,12 @@ INCLUDES: Final[dict[Role, frozenset[Role]]] = {
 SCOPES: Final[frozenset[str]] = frozenset(
     {
         "config:read", "config:resolve", "config:write", "runs:create", "runs:read", "runs:control", "memory:read",
-        "memory:propose", "knowledge:read", "knowledge:write", "alerts:ingest", "admin:*",
+        "memory:propose", "knowledge:read", "knowledge:write", "alerts:ingest", "reviews:decide", "admin:*",
     }
 )  # fmt: skip
+
+#: Scopes of personal tokens alone: what they open is done by people, never by machines.
+PERSONAL_SCOPES: Final[frozenset[str]] = frozenset({"reviews:decide"})
 
 
 class Action(StrEnum):
@@ -39,8 +42,14 @@ class Action(StrEnum):
     MEMBER_WRITE = "member.write"
     TOKEN_READ = "token.read"  # noqa: S105 (an action, not a secret)
     TOKEN_WRITE = "token.write"  # noqa: S105
+    CREDENTIAL_GRANT = "credential.grant"
     AUDIT_READ = "audit.read"
     ALERT_INGEST = "alert.ingest"
+    REVIEW_DECIDE = "review.decide"
+
+
+#: Done by people alone. A team or admin token, or a process, may not, whatever its scopes and grants are.
+PERSONAL: Final[frozenset[Action]] = frozenset({Action.REVIEW_DECIDE})
 
 
 class Rule(NamedTuple):
@@ -67,8 +76,10 @@ RULES: Final[dict[Action, Rule]] = {
     Action.MEMBER_WRITE: _rule(Role.ADMIN, "admin:*"),
     Action.TOKEN_READ: _rule(Role.ADMIN, "admin:*"),
     Action.TOKEN_WRITE: _rule(Role.ADMIN, "admin:*"),
+    Action.CREDENTIAL_GRANT: _rule(Role.ADMIN, "admin:*"),
     Action.AUDIT_READ: _rule(Role.ADMIN, "admin:*"),
     Action.ALERT_INGEST: _rule(Role.RESPONDER, "alerts:ingest"),
+    Action.REVIEW_DECIDE: _rule(Role.REVIEWER, "reviews:decide", "admin:*"),
 }
 
 
@@ -80,6 +91,8 @@ def roles_that_allow(action: Action) -> frozenset[Role]:
 
 def scope_allows(actor: Actor, action: Action) -> bool:
     """Return whether the actor's credential covers ``action`` anywhere at all; a session has no scopes to lack."""
+    if action in PERSONAL and (not actor.is_person or actor.token_node_id is not None):
+        return False
     return actor.scopes is None or not actor.scopes.isdisjoint(RULES[action].scopes)
 
 

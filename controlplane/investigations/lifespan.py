@@ -3,9 +3,9 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from django.conf import settings
@@ -18,11 +18,19 @@ from controlplane.investigations.worker import WorkerThread
 log = structlog.get_logger(__name__)
 
 
+class Closing(Protocol):
+    """Something beside the hub that holds connections until the server stops."""
+
+    async def close(self) -> None:
+        """Let go of them."""
+
+
 class Lifespan:
     """The ASGI ``lifespan`` application (https://asgi.readthedocs.io/en/latest/specs/lifespan.html)."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, *, also: Sequence[Closing] = ()) -> None:
         self._hub = hub
+        self._also = also
         self._sweeper: Sweeper | None = None
         self._worker: WorkerThread | None = None
 
@@ -59,6 +67,8 @@ class Lifespan:
             await asyncio.to_thread(self._worker.end)
         if self._sweeper is not None:
             await asyncio.to_thread(self._sweeper.end)
+        for closing in self._also:
+            await closing.close()
 
 
 def _end_streams_on_signals(hub: Hub) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 
+from controlplane.configs.credentials import credentials_of
 from controlplane.configs.limits import limits_for
 from controlplane.configs.pinned import config_pinned
 from controlplane.investigations.lifecycle import Claim
@@ -119,7 +120,10 @@ def _sources(run: Run, config: Mapping[str, Any]) -> list[Source]:
     """Return where the run reads: recorded evidence alone where it has some, else what its configuration connects."""
     if run.artifact is not None:
         return [RecordedSource(artifact_content(run.artifact), alert=run.alert)]
-    return [RecordedSource(None, alert=run.alert), *live_sources(config, alert=run.alert, words=run.prompt)]
+    # What the node holds now, not when the run began: a grant taken back meanwhile sends nothing more.
+    resolve = credentials_of(run.thread.node_id).resolve
+    live = live_sources(config, alert=run.alert, words=run.prompt, resolve=resolve)
+    return [RecordedSource(None, alert=run.alert), *live]
 
 
 def _history(run: Run) -> list[HistoryTurn]:

@@ -1,15 +1,20 @@
 """Reads about runtimes: which integrations a node has, how the runtimes did when they were measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.db.models import OuterRef, Subquery
 
+from controlplane.configs.catalogue.integrations import integration_definition
+from controlplane.configs.credentials import credentials_of
+from controlplane.configs.pointers import get
 from controlplane.configs.selectors import config_effective_for
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.orgs.models import Node
 from controlplane.runtimes.models import Evaluation
+from controlplane.runtimes.sources.live.connection import ConnectionResult
 from controlplane.runtimes.sources.live.endpoint import Integration, integrations_in
+from controlplane.runtimes.sources.live.probing import Probing, prepared
 
 
 def integrations_list(*, actor: Actor, node: Node) -> Sequence[Integration]:
@@ -18,7 +23,8 @@ def integrations_list(*, actor: Actor, node: Node) -> Sequence[Integration]:
     Raises:
         NotFound, PermissionDenied: the actor may not read the node's configuration.
     """
-    return integrations_in(config_effective_for(actor=actor, node_id=node.pk).document)
+    document = config_effective_for(actor=actor, node_id=node.pk).document
+    return integrations_in(document, credentials_of(node.pk).resolve)
 
 
 def integration_get(*, actor: Actor, node: Node, name: str) -> Integration:
@@ -31,6 +37,20 @@ def integration_get(*, actor: Actor, node: Node, name: str) -> Integration:
     if found is None:
         raise NotFound("The node's configuration has no such integration.", code="unknown_integration")
     return found
+
+
+def integration_probing(*, actor: Actor, node: Node, name: str) -> Probing | ConnectionResult | None:
+    """Return the connection test that the catalogue knows for an integration, or why there can be none.
+
+    ``None`` where the integration is of a kind that runs read, which its source tests, or that the catalogue does not
+    know. Errors as :func:`integrations_list`.
+    """
+    entry = get(config_effective_for(actor=actor, node_id=node.pk).document, ("integrations", name))
+    kind = entry.get("kind") if isinstance(entry, Mapping) else None
+    definition = integration_definition(kind) if isinstance(kind, str) else None
+    if definition is None or definition.read_by_runs:
+        return None
+    return prepared(name, entry, definition, credentials_of(node.pk).resolve)
 
 
 def evaluations_latest(actor: Actor) -> Sequence[Evaluation]:

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "controlplane.audit",
     "controlplane.orgs",
     "controlplane.access",
+    "controlplane.reviews",
     "controlplane.configs",
     "controlplane.runtimes",
     "controlplane.investigations",
@@ -203,6 +204,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": [],
     "SERVE_AUTHENTICATION": [],
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"ReviewState": "controlplane.reviews.models.ReviewState"},
 }
 
 # ---- background work, runs, streams --------------------------------------------------------------------------------
@@ -223,8 +225,18 @@ OUTBOUND_PRIVATE_ALLOW: list[str] = env.list(
 )
 METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")
 
+# ---- credentials that configurations refer to ----------------------------------------------------------------------
+#: Globs of the names that ``${NAME}`` may have.
+CREDENTIAL_ENV_ALLOW: list[str] = env.list("CREDENTIAL_ENV_ALLOW", default=["OPENSRE_CRED_*"])
+#: Directory of files named as the credentials whose values they hold; empty for none.
+CREDENTIAL_FILES_DIR: str = env.str("CREDENTIAL_FILES_DIR", default="")
+
 # ---- logs ----------------------------------------------------------------------------------------------------------
 LOG_LEVEL: str = env.choice("LOG_LEVEL", ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), default="INFO")
 LOG_FORMAT: str = env.choice("LOG_FORMAT", ("json", "console"), default="json" if PRODUCTION else "console")
 LOGGING = logging_settings(LOG_LEVEL, LOG_FORMAT)
 configure_logging()
+
+# ---- last: every variable read above ---------------------------------------------------------------------------------
+#: The variables of the process itself. None of them is ever a credential, whatever ``CREDENTIAL_ENV_ALLOW`` matches.
+PROCESS_VARIABLES: frozenset[str] = frozenset(env.names)

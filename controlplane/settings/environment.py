@@ -36,10 +36,12 @@ class Environment:
 
     def __init__(self, variables: Mapping[Text, Text] | None = None) -> None:
         self._variables = os.environ if variables is None else variables
+        #: Every name asked for so far: what configures the process is not to be had as a credential.
+        self.names: set[Text] = set()
 
     def str(self, name: Text, *, default: Text) -> Text:
         """Return the text as it stands: a ``$`` is a ``$``."""
-        return self._variables.get(name) or default
+        return self._get(name) or default
 
     def choice(self, name: Text, choices: Sequence[Text], *, default: Text) -> Text:
         """Return the text, which must be one of ``choices``."""
@@ -66,13 +68,17 @@ class Environment:
         return self._read(name, _numbered_keys, 'a JSON object of numbered keys, such as {"1": "…"}', {1: default})
 
     def _read(self, name: Text, parse: Callable[[Text], T], form: Text, default: T) -> T:
-        value = self._variables.get(name)
+        value = self._get(name)
         if not value:
             return default
         try:
             return parse(value)
         except ValueError:
             raise ImproperlyConfigured(f"{name} must be {form}.") from None
+
+    def _get(self, name: Text) -> Text | None:
+        self.names.add(name)
+        return self._variables.get(name)
 
 
 def load_env_file(path: Path) -> None:

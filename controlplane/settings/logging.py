@@ -55,6 +55,8 @@ def logging_settings(level: str, log_format: str) -> dict[str, Any]:
             "uvicorn.error": {"level": "INFO", "propagate": True, "handlers": []},
             # each request with its whole URL, which is a query of somebody's system
             "httpx": {"level": "WARNING", "propagate": True, "handlers": []},
+            # every header of every answer, in which a server may repeat what was sent to it
+            "httpcore": {"level": "WARNING", "propagate": True, "handlers": []},
             "django.server": {"level": "INFO", "propagate": True, "handlers": []},
             # its warnings are 4xx answers with their path, which our own ``http.request`` line has without the path
             "django.request": {"level": "ERROR", "propagate": True, "handlers": []},

@@ -26,9 +26,9 @@ RESPONDER = VIEWER | {"runs:create", "runs:control", "memory:read", "memory:prop
     ("role", "expected"),
     [
         (Role.VIEWER, VIEWER),
-        (Role.REVIEWER, VIEWER),
+        (Role.REVIEWER, VIEWER | {"reviews:decide"}),
         (Role.RESPONDER, RESPONDER),
-        (Role.ADMIN, SCOPES),
+        (Role.ADMIN, SCOPES - {"reviews:decide"}),
         (Role.OWNER, SCOPES),
         (None, set()),
     ],

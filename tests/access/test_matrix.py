@@ -21,6 +21,7 @@ from tests.factories import (
     Tree,
     api_client,
     make_admin_token,
+    make_grant,
     make_node,
     make_operator,
     make_personal_token,
@@ -58,21 +59,21 @@ ENDPOINTS = [
     Endpoint("member.list", "get", "/members", "write", 200),
     Endpoint("member.grant", "post", "/members", "write", 201, {"username": SPARE, "role": "viewer"}),
     Endpoint("member.revoke", "delete", "/members/{member}", "write", 204),
+    Endpoint("grant.list", "get", "/grants", "config", 200),
+    Endpoint("grant.create", "post", "/grants", "write", 201, {"name": "OPENSRE_CRED_A", "inherited": False}),
+    Endpoint("grant.revoke", "delete", "/grants/{grant}", "write", 204),
 ]
 
-ALL = {"read", "tokens", "write", "revoke"}
+ALL = {"read", "tokens", "config", "write", "revoke"}
 #: Caller → what it may do on its own team. ``tokens``: a person may list its own personal ones; ``revoke`` of another's
 #: token is then 404, for it is not in that list.
 CALLERS: dict[str, tuple[Callable[[Tree], APIClient], set[str]]] = {
-    "viewer": (lambda tree: api_client(user=make_user(tree.payments, Role.VIEWER)), {"read", "tokens"}),
-    "reviewer": (lambda tree: api_client(user=make_user(tree.payments, Role.REVIEWER)), {"read", "tokens"}),
-    "responder": (lambda tree: api_client(user=make_user(tree.payments, Role.RESPONDER)), {"read", "tokens"}),
-    "admin": (
-        lambda tree: api_client(user=make_user(tree.payments, Role.ADMIN)),
-        {"read", "tokens", "write", "revoke"},
-    ),
-    "owner": (lambda tree: api_client(user=make_user(tree.root, Role.OWNER)), {"read", "tokens", "write", "revoke"}),
-    "team token": (lambda tree: api_client(token=make_team_token(tree.payments)), {"read"}),
+    "viewer": (lambda tree: api_client(user=make_user(tree.payments, Role.VIEWER)), {"read", "tokens", "config"}),
+    "reviewer": (lambda tree: api_client(user=make_user(tree.payments, Role.REVIEWER)), {"read", "tokens", "config"}),
+    "responder": (lambda tree: api_client(user=make_user(tree.payments, Role.RESPONDER)), {"read", "tokens", "config"}),
+    "admin": (lambda tree: api_client(user=make_user(tree.payments, Role.ADMIN)), ALL),
+    "owner": (lambda tree: api_client(user=make_user(tree.root, Role.OWNER)), ALL),
+    "team token": (lambda tree: api_client(token=make_team_token(tree.payments)), {"read", "config"}),
     "admin token": (lambda tree: api_client(token=make_admin_token(tree.payments)), ALL),
     "personal token of admin, reading scopes": (
         lambda tree: api_client(
@@ -84,7 +85,7 @@ CALLERS: dict[str, tuple[Callable[[Tree], APIClient], set[str]]] = {
         lambda tree: api_client(
             token=make_personal_token(make_user(tree.payments, Role.VIEWER), tree.payments, ["admin:*", "config:read"])
         ),
-        {"read", "tokens"},
+        {"read", "tokens", "config"},
     ),
     "member without role": (lambda tree: api_client(user=make_user(tree.payments, None)), set()),
     "operator": (lambda _tree: api_client(user=make_operator()), set()),
@@ -101,22 +102,24 @@ def expected(endpoint: Endpoint, able: set[str]) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """A node with a token, a member and a person without role of its organization."""
+    """A node with a token, a member, a granted credential and a person without role of its organization."""
 
     node: Node
     token: str
     member: int
     spare: str
+    grant: str
 
     @classmethod
     def on(cls, node: Node) -> "Target":
         member = make_user(node, Role.VIEWER).memberships.get()
-        return cls(node, make_token(node).token.public_id, member.pk, make_user(node, None).username)
+        grant = make_grant(node, "OPENSRE_CRED_A", ["a.example.com"])
+        return cls(node, make_token(node).token.public_id, member.pk, make_user(node, None).username, str(grant.pk))
 
 
 def call(client: APIClient, endpoint: Endpoint, target: Target) -> Any:
     """Call an endpoint on a node. What it changes is rolled back, so that each endpoint meets the same tree."""
-    path = endpoint.path.format(token=target.token, member=target.member)
+    path = endpoint.path.format(token=target.token, member=target.member, grant=target.grant)
     body = endpoint.body and {key: target.spare if text == SPARE else text for key, text in endpoint.body.items()}
     url = f"/api/v1/orgs/{target.node.organization.slug}/nodes/{target.node.slug}{path}"
     with transaction.atomic():
@@ -160,7 +163,7 @@ def test_matrix__no_credential__401_for_real_and_made_up_nodes(tree: Tree) -> No
     client, target = api_client(), Target.on(tree.payments)
     for endpoint in ENDPOINTS:
         real = call(client, endpoint, target)
-        path = endpoint.path.format(token="x" * 16, member=1)
+        path = endpoint.path.format(token="x" * 16, member=1, grant=target.grant)
         made_up = getattr(client, endpoint.method)(f"/api/v1/orgs/ghost/nodes/ghost{path}")
         assert (real.status_code, made_up.status_code) == (401, 401), endpoint.name
         assert real.json() == made_up.json()
@@ -218,4 +221,6 @@ def test_matrix__covers_every_path_of_these_apps() -> None:
         f"{node}/tokens/<slug:public_id>",
         f"{node}/members",
         f"{node}/members/<int:membership_id>",
+        f"{node}/grants",
+        f"{node}/grants/<uuid:grant_id>",
     }

@@ -7,21 +7,19 @@ whole job: a worker appends each event durably to SQLite, the hub reads on, stre
 import asyncio
 import json
 import os
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.bench.servers import ROOT, cpu_s, get, get_json, post, uvicorn
+
 VIEWERS = 200
 EVENTS = 400
 ROUNDS = 3
@@ -101,10 +99,10 @@ async def _watch(target: Target, path: str, headers: dict[str, str], produce: Ca
     viewers = [asyncio.create_task(_viewer(target.port, path, headers, opened, latencies)) for _ in range(VIEWERS)]
     for _ in range(VIEWERS):
         await opened.acquire()
-    before = _cpu_s(target.pid)
+    before = cpu_s(target.pid)
     await asyncio.to_thread(produce)
     counts = await asyncio.wait_for(asyncio.gather(*viewers), timeout=120)
-    return Round(sum(counts), _cpu_s(target.pid) - before, latencies)
+    return Round(sum(counts), cpu_s(target.pid) - before, latencies)
 
 
 async def _viewer(
@@ -135,18 +133,12 @@ def _sent_at(line: bytes) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds a process has used (Linux: fields 14 and 15 of /proc/<pid>/stat, see proc(5))."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @contextmanager
 def _floor() -> Iterator[Target]:
-    with _uvicorn("tests.bench.floor_app:application", dict(os.environ)) as (pid, port):
+    with uvicorn("tests.bench.floor_app:application", dict(os.environ)) as (pid, port):
 
         def prepare() -> tuple[str, dict[str, str], Callable[[], None]]:
-            return "/", {}, lambda: _get(f"http://127.0.0.1:{port}/emit/{EVENTS}/{PAUSE_US}")
+            return "/", {}, lambda: get(f"http://127.0.0.1:{port}/emit/{EVENTS}/{PAUSE_US}")
 
         yield Target(pid, port, prepare)
 
@@ -166,59 +158,17 @@ def _ours(folder: Path) -> Iterator[Target]:
     boot = subprocess.run([*manage, "bootstrap", "--json"], cwd=ROOT, env=env, check=True, capture_output=True)
     token = json.loads(boot.stdout)["team_token"]
     headers = {"Authorization": f"Bearer {token}"}
-    with _uvicorn("controlplane.asgi:application", env) as (pid, port):
+    with uvicorn("controlplane.asgi:application", env) as (pid, port):
         base = f"http://127.0.0.1:{port}/api/v1"
 
         def prepare() -> tuple[str, dict[str, str], Callable[[], None]]:
-            thread_id = _post(f"{base}/investigations", headers, {"prompt": "ready?"})["thread_id"]
-            while not _get_json(f"{base}/threads/{thread_id}", headers)["runs"][0]["ended_at"]:
+            thread_id = post(f"{base}/investigations", headers, {"prompt": "ready?"})["thread_id"]
+            while not get_json(f"{base}/threads/{thread_id}", headers)["runs"][0]["ended_at"]:
                 time.sleep(0.05)
-            head = _get_json(f"{base}/threads/{thread_id}", headers)["head"]
+            head = get_json(f"{base}/threads/{thread_id}", headers)["head"]
             burst = {"burst": EVENTS, "chars": 180, "pause_ms": PAUSE_US // 1000}
             start = {"text": json.dumps({"steps": [burst]})}
             stream = f"/api/v1/threads/{thread_id}/stream?after={head}"
-            return stream, headers, lambda: _post(f"{base}/threads/{thread_id}/messages", headers, start)
+            return stream, headers, lambda: post(f"{base}/threads/{thread_id}/messages", headers, start)
 
         yield Target(pid, port, prepare)
-
-
-@contextmanager
-def _uvicorn(application: str, env: dict[str, str]) -> Iterator[tuple[int, int]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, cwd=ROOT, env=env)
-    try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield process.pid, port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _get(url: str) -> None:
-    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 (loopback)
-        answer.read()
-
-
-def _get_json(url: str, headers: dict[str, str]) -> Any:
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        return json.load(answer)
-
-
-def _post(url: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
-    content = headers | {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), content)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        return json.load(answer)

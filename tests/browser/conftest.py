@@ -91,6 +91,24 @@ def rita(tree: Tree) -> Person:
 
 
 @pytest.fixture
+def ada(tree: Tree) -> Person:
+    """An admin of the payments team."""
+    user = make_user(tree.payments, Role.ADMIN, username=f"ada-{tree.organization.slug}")
+    user.name = "Ada"
+    user.save()
+    return Person.signed_in(user)
+
+
+@pytest.fixture
+def rex(tree: Tree) -> Person:
+    """A reviewer of the whole organization."""
+    user = make_user(tree.root, Role.REVIEWER, username=f"rex-{tree.organization.slug}")
+    user.name = "Rex"
+    user.save()
+    return Person.signed_in(user)
+
+
+@pytest.fixture
 def site(browser: Browser, server: Server) -> Iterator[Site]:
     """The visitors of this test; at the end no page may have broken the policy or logged an error."""
     site = Site(server, browser)

@@ -7,11 +7,16 @@ import pytest
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
+from controlplane.configs.policy_services import policy_create
+from controlplane.configs.services import config_patch
+from controlplane.core import clock
 from controlplane.investigations.models import Thread
+from controlplane.reviews.models import ReviewRequest
 from controlplane.runtimes.evaluation import CaseResult, SuiteResult
 from controlplane.runtimes.samples import load_sample
 from controlplane.runtimes.services import evaluation_record
-from tests.browser.support import Site, run_of, thread_path
+from tests.browser.support import Site, fits, run_of, thread_path
+from tests.factories import Tree
 from tests.support.runs import wait_for_status
 from tests.web.support import Person
 
@@ -117,6 +122,64 @@ def test_pages__contrast_names_and_structure(
     for path in ("/login/", "/login/link/none"):
         stranger.goto(path)
         assert_accessible(stranger)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_configuration_and_reviews__contrast_names_structure_and_width(
+    site: Site, tree: Tree, ada: Person, rex: Person, scheme: Any, width: int
+) -> None:
+    token = {"type": "bearer", "token": "${OPENSRE_CRED_PROM}"}
+    patch = {"limits": {"max_turns": 20}, "integrations": {"prom": {"kind": "prometheus", "auth": token}}}
+    for node, values in ((tree.root, {"limits": {"max_turns": 50}}), (tree.payments, patch)):
+        config_patch(actor=tree.system, node=node, patch=values)
+    for pointer, kind in (("/limits", "requires_approval"), ("/team_context", "required"), ("/runtime", "locked")):
+        policy_create(actor=tree.system, node=tree.root, pointer=pointer, kind=kind)
+    waiting, moved = (
+        config_patch(actor=ada.actor, node=tree.payments, patch={"limits": {"max_turns": turns}}).review
+        for turns in (30, 40)
+    )
+    assert waiting is not None
+    assert moved is not None
+    policy_create(actor=tree.system, node=tree.payments, pointer="/limits/max_turns", kind="maximum", value=99)
+    ReviewRequest.objects.filter(pk=moved.pk).update(
+        state="needs_rebase", decided_at=clock.now(), result={"diff": moved.diff}
+    )
+    base = "/app/config/payments"
+    page = site.visit(ada, color_scheme=scheme, viewport={"width": width, "height": 860})
+    for path in (
+        base,
+        f"{base}/edit",
+        f"{base}/edit?pointer=/limits/max_turns",
+        f"{base}/history",
+        f"{base}/compare",
+        f"{base}/policies",
+        f"{base}/credentials",
+        "/app/reviews",
+        "/app/reviews?show=decided",
+        f"/app/reviews/{waiting.pk}",
+        f"/app/reviews/{moved.pk}",
+    ):
+        page.goto(path)
+        if width > 1000:
+            page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
+        assert_accessible(page)
+        assert fits(page), path
+    page.goto(f"{base}/edit")
+    page.get_by_label("JSON", exact=True).fill('{"limits": {"max_turns": 0}}')
+    page.get_by_role("button", name="Preview").last.click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert_accessible(page)
+    page.get_by_label("JSON", exact=True).fill('{"limits": {"max_turns": 25}}')
+    page.get_by_role("button", name="Preview").last.click()
+    expect(page.get_by_role("button", name="Request approval")).to_be_visible()
+    assert_accessible(page)
+    assert fits(page)
+    decider = site.visit(rex, color_scheme=scheme, viewport={"width": width, "height": 860})
+    for path in ("/app/reviews", f"/app/reviews/{waiting.pk}", f"{base}/edit"):
+        decider.goto(path)
+        assert_accessible(decider)
+        assert fits(decider), path
 
 
 def test_keyboard__skip_link_leads_to_the_content(page: Page) -> None:

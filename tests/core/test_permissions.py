@@ -24,9 +24,9 @@ EVERYTHING = set(Action) - {Action.CONFIG_RESOLVE}
 READING = {Action.NODE_READ, Action.CONFIG_READ, Action.RUN_READ}
 MATRIX: dict[Role, set[Action]] = {
     Role.OWNER: EVERYTHING,
-    Role.ADMIN: EVERYTHING,
+    Role.ADMIN: EVERYTHING - {Action.REVIEW_DECIDE},
     Role.RESPONDER: READING | {Action.RUN_CREATE, Action.RUN_CONTROL, Action.ALERT_INGEST},
-    Role.REVIEWER: READING,
+    Role.REVIEWER: READING | {Action.REVIEW_DECIDE},
     Role.VIEWER: READING,
 }
 
@@ -87,6 +87,16 @@ def test_allows__resolved_credentials__are_for_tokens_with_the_scope_only() -> N
     assert allows(token(ROOT, "config:resolve"), Action.CONFIG_RESOLVE, LINEAGES[ROOT])
 
 
+def test_allows__deciding_reviews__is_for_people_in_the_role_alone() -> None:
+    system = system_actor(name="s", organization_id=uuid4(), root_id=ROOT)
+    assert not allows(token(ROOT, *SCOPES), Action.REVIEW_DECIDE, LINEAGES[ROOT])
+    assert not allows(system, Action.REVIEW_DECIDE, LINEAGES[ROOT])
+    assert not allows(person(Grant(ROOT, Role.ADMIN)), Action.REVIEW_DECIDE, LINEAGES[ROOT])
+    reviewer = Grant(ROOT, Role.REVIEWER)
+    assert allows(person(reviewer, scopes={"reviews:decide"}), Action.REVIEW_DECIDE, LINEAGES[TEAM])
+    assert not allows(person(reviewer, scopes={"config:write"}), Action.REVIEW_DECIDE, LINEAGES[TEAM])
+
+
 def test_allows__token_with_grants_too__acts_by_its_scopes_alone() -> None:
     actor = Actor(
         ActorKind.TEAM_TOKEN,
@@ -133,7 +143,7 @@ def test_allows__what_holds_on_a_node__holds_on_everything_below(actor: Actor, a
 
 def test_system_actor__of_an_organization__owns_it_and_is_no_person() -> None:
     actor = system_actor(name="worker", organization_id=uuid4(), root_id=ROOT)
-    assert allowed(actor, TEAM) == EVERYTHING
+    assert allowed(actor, TEAM) == EVERYTHING - {Action.REVIEW_DECIDE}
     assert (actor.principal, actor.is_person, actor.channel) == ("system:worker", False, Channel.SYSTEM)
 
 

@@ -51,6 +51,15 @@ def test_check_deploy__safe_production__finds_no_error(manage: object) -> None:
     assert "no issues" in done.stdout
 
 
+def test_check_deploy__credentials_let_out_or_not_there__warned_of(manage: object, tmp_path: Path) -> None:
+    assert callable(manage)
+    wide = {"CREDENTIAL_ENV_ALLOW": "OPENSRE_CRED_*,*", "CREDENTIAL_FILES_DIR": str(tmp_path / "missing")}
+    done = manage("check", "--deploy", "--tag", "security", "--fail-level", "WARNING", **SAFE, **wide)
+    assert done.returncode == 1
+    for variable in wide:
+        assert f") {variable} " in done.stderr, variable
+
+
 def test_check_deploy__local_mode__says_that_it_is_local_mode() -> None:
     err = StringIO()
     call_command("check", "--deploy", "--tag", "security", stderr=err, stdout=StringIO())

@@ -48,3 +48,21 @@ def team_thread(tree: Tree, responder: Person) -> Thread:
 def private_thread(tree: Tree, responder: Person) -> Thread:
     """A finished investigation that its starter alone sees."""
     return finish(start(responder, tree.payments, visibility="private")).thread
+
+
+@pytest.fixture
+def admin(tree: Tree) -> Person:
+    """An admin of the payments team alone."""
+    return Person.signed_in(make_user(tree.payments, Role.ADMIN, username="ada"))
+
+
+@pytest.fixture
+def reviewer(tree: Tree) -> Person:
+    """Somebody who decides the reviews of the whole organization."""
+    return Person.signed_in(make_user(tree.root, Role.REVIEWER, username="rex"))
+
+
+@pytest.fixture
+def owner(tree: Tree) -> Person:
+    """The owner of the organization."""
+    return Person.signed_in(make_user(tree.root, Role.OWNER, username="otto"))

@@ -150,4 +150,4 @@ def test_config__query_count__does_not_grow_with_the_tree(configured: Tree, resp
     responder.client.get("/app/config/payments")
     with CaptureQueriesContext(connection) as captured:
         responder.client.get("/app/config/payments")
-    assert len(captured) <= 9
+    assert len(captured) <= 10  # one of them for the policies that bind the node

@@ -33,6 +33,15 @@ STATUSES: Final = {
     "interrupted": Look("Interrupted", "stop", "tone-halt"),
     "timeout": Look("Timed out", "clock", "tone-late"),
 }
+#: The states of a review.
+REVIEW_STATES: Final = {
+    "pending": Look("Pending", "clock", "tone-warn"),
+    "approved": Look("Approved", "check", "tone-good"),
+    "rejected": Look("Rejected", "cross", "tone-bad"),
+    "expired": Look("Expired", "clock", ""),
+    "withdrawn": Look("Withdrawn", "back", ""),
+    "needs_rebase": Look("Needs rebase", "warn", "tone-late"),
+}
 _NAME: Final = re.compile(r"[\w./%-]+")
 _NAME_PART: Final = re.compile(r"[^_/]+[_/]*|[_/]+")
 _SEVERITIES: Final = {"critical": "tone-bad", "high": "tone-late", "medium": "tone-warn", "low": "tone-run", "info": ""}
@@ -45,6 +54,12 @@ _REPORT_STATUSES: Final = {
 def status_badge(status: str) -> dict[str, Any]:
     """The badge of a run's state: colour, icon and words, never colour alone."""
     return {"status": status, "look": STATUSES.get(status, Look(status, "info", ""))}
+
+
+@register.inclusion_tag("web/partials/review_state.html")
+def review_badge(state: str) -> dict[str, Any]:
+    """The badge of a review's state."""
+    return {"look": REVIEW_STATES.get(state, Look(state, "info", ""))}
 
 
 @register.filter

@@ -1,16 +1,15 @@
-"""Effective configuration with provenance, read-only."""
+"""Effective configuration with provenance, policies and credential states."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
+from controlplane.configs.credentials import credential_report
+from controlplane.configs.policies import policies_above, required_missing, shown_pointer
 from controlplane.configs.selectors import config_document, config_effective_for
 from controlplane.core.actor import Actor
-from controlplane.core.errors import NotFound
-from controlplane.core.permissions import Action
-from controlplane.orgs.selectors import node_get_by_id
-from web.config_page import config_sections, config_tree, pretty_json
+from web.config_page import Place, config_sections, config_tree, pretty_json
 from web.session import signed_in
 
 
@@ -29,23 +28,20 @@ def config(request: HttpRequest, actor: Actor) -> HttpResponseBase:
 @signed_in
 def config_node(request: HttpRequest, actor: Actor, slug: str) -> HttpResponseBase:
     """The configuration of one node: every effective leaf with who set it, and the node's own overrides."""
-    tree = config_tree(actor)
-    place = next((node for node in tree if node.slug == slug), None)
-    if place is None:
-        raise NotFound
-    node = node_get_by_id(actor=actor, node_id=place.id, action=Action.CONFIG_READ)
-    effective = config_effective_for(actor=actor, node_id=node.pk)
-    stored = config_document(actor=actor, node=node)
-    sections = config_sections(effective)
-    context = {
-        "tree": tree,
-        "place": place,
-        "node": node,
+    place = Place(actor, slug)
+    effective = config_effective_for(actor=actor, node_id=place.node.pk)
+    stored = config_document(actor=actor, node=place.node)
+    policies = policies_above(place.node.pk)
+    sections = config_sections(effective, policies, credential_report(effective))
+    context = place.context("effective") | {
         "effective": effective,
         "stored": stored,
         "own_document": pretty_json(stored.document) if stored.document else "",
         "sections": sections,
         "leaf_count": sum(len(leaves) for _, leaves in sections),
         "own_count": sum(leaf.own for _, leaves in sections for leaf in leaves),
+        "missing": [
+            (shown_pointer(path), policy.node) for policy, path in required_missing(policies, effective.document)
+        ],
     }
     return render(request, "web/config.html", context)

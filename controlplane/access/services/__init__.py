@@ -1,5 +1,6 @@
 """Writing people, roles and credentials."""
 
+from controlplane.access.services.credentials import credential_entrust, credential_grant, credential_revoke
 from controlplane.access.services.links import (
     LINK_LIFETIME,
     sign_in_link_create,
@@ -17,6 +18,9 @@ from controlplane.access.services.tokens import IssuedToken, token_create, token
 __all__ = [
     "LINK_LIFETIME",
     "IssuedToken",
+    "credential_entrust",
+    "credential_grant",
+    "credential_revoke",
     "membership_grant",
     "membership_revoke",
     "sign_in_link_create",

@@ -15,7 +15,7 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind
 from controlplane.core.clock import rfc3339
 from controlplane.core.errors import Conflict, NotFound, PermissionDenied, invalid
-from controlplane.core.permissions import SCOPES, Action
+from controlplane.core.permissions import PERSONAL_SCOPES, SCOPES, Action
 from controlplane.core.text import name_line
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_lineage, node_require
@@ -58,7 +58,7 @@ def token_create(
     Raises:
         NotFound, PermissionDenied: the actor may not issue this kind of token there.
         InvalidInput: ``kind``, ``user``, ``unknown_scope``, ``no_scopes``, ``scope_not_held``, ``expires_in_past`` or a
-            rule of the name; ``admin_scope`` for ``admin:*`` in a team token.
+            rule of the name; ``admin_scope`` for ``admin:*`` in a team token; ``personal_scope``.
     """
     lineage = node_lineage(node.pk)
     _require_may_issue(actor, kind, node, user)
@@ -146,7 +146,9 @@ def _require_may_issue(actor: Actor, kind: str, node: Node, user: User | None) -
 
 def _clean_scopes(scopes: Iterable[str] | None, *, kind: str, held: frozenset[str]) -> list[str]:
     if scopes is None:
-        chosen = {TokenKind.TEAM: TEAM_TOKEN_SCOPES, TokenKind.ADMIN: SCOPES}.get(TokenKind(kind), held - POWERFUL)
+        chosen = {TokenKind.TEAM: TEAM_TOKEN_SCOPES, TokenKind.ADMIN: SCOPES - PERSONAL_SCOPES}.get(
+            TokenKind(kind), held - POWERFUL
+        )
     else:
         chosen = frozenset(scopes)
     unknown = chosen - SCOPES
@@ -158,6 +160,9 @@ def _clean_scopes(scopes: Iterable[str] | None, *, kind: str, held: frozenset[st
         raise invalid("/scopes", "no_scopes", "A token needs at least one scope.")
     if kind == TokenKind.TEAM and "admin:*" in chosen:
         raise invalid("/scopes", "admin_scope", "admin:* is for admin and personal tokens.")
+    if kind != TokenKind.USER and chosen & PERSONAL_SCOPES:
+        personal = ", ".join(sorted(chosen & PERSONAL_SCOPES))
+        raise invalid("/scopes", "personal_scope", f"Only personal tokens may have: {personal}.")
     beyond = chosen - held
     if beyond:
         raise invalid(

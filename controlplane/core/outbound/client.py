@@ -143,6 +143,15 @@ class _Request:
     content: bytes | None
 
 
+def host_of(url: str) -> str:
+    """Return the host that :class:`OutboundClient` would ask for ``url``, in ASCII; empty where it would ask nobody."""
+    try:
+        _checked_host(url)
+    except OutboundError:
+        return ""
+    return _parsed(url).raw_host.decode("ascii", "replace").lower()
+
+
 def _joined(url: str, location: str, host: str) -> str:
     try:
         return urljoin(url, location)

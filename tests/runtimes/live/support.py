@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from controlplane.configs.credentials import Resolved, State
 from controlplane.configs.limits import Limits
 from controlplane.runtimes.evidence import ToolResult
 from controlplane.runtimes.sources.live.integrations import live_sources
@@ -26,10 +27,19 @@ def source(
 ) -> LiveSource:
     """Return the source of an integration called ``mon``; references in its settings have :data:`SECRET` as value."""
     document = {"integrations": {"mon": {"kind": kind, "url": url, **settings}}}
-    (made,) = live_sources(
-        document, alert=alert, words=words, resolve=lambda text: text.replace("${OPENSRE_CRED_MON}", SECRET)
-    )
+    (made,) = live_sources(document, alert=alert, words=words, resolve=resolved)
     return made
+
+
+def resolved(text: str, _host: str | None) -> Resolved:
+    """Return a text with :data:`SECRET` as the value of its references."""
+    name = "${OPENSRE_CRED_MON}"
+    return Resolved(text.replace(name, SECRET), (SECRET,) if name in text else ())
+
+
+def unresolved(text: str, _host: str | None) -> Resolved:
+    """Return a text, or that its credentials are not granted."""
+    return Resolved(None, (), (("OPENSRE_CRED_MON", State.NOT_GRANTED),)) if "${" in text else Resolved(text)
 
 
 async def info_of(made: LiveSource) -> SourceInfo:

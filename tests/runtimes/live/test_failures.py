@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.configs.credentials import Resolved
+from controlplane.core.references import resolve
 from controlplane.runtimes.sources.live.endpoint import Endpoint
 from controlplane.runtimes.sources.live.http import JsonApi, Reply, SourceError
 from controlplane.runtimes.sources.live.integrations import live_sources
@@ -23,7 +25,7 @@ from controlplane.runtimes.sources.live.prometheus import PrometheusSource
 from controlplane.runtimes.sources.live.source import LiveSource, Reading
 from controlplane.runtimes.sources.records import Series
 from tests.runtimes.live.peer import Asked, Peer, PrometheusStub, Raw, answer, failure, serving, success
-from tests.runtimes.live.support import EVERYTHING, SECRET, alert, evidence, info_of, source
+from tests.runtimes.live.support import EVERYTHING, SECRET, alert, evidence, info_of, resolved, source, unresolved
 
 HTML = b"<!DOCTYPE html><html><body><form>Sign in to your account</form></body></html>"
 KINDS = ("prometheus", "alertmanager", "loki")
@@ -202,9 +204,9 @@ async def test_credentials__echoed_by_the_server__never_in_a_message_or_log(
 )
 async def test_credentials__not_resolvable__nothing_is_sent_and_it_is_said(peer: Peer, entry: dict[str, Any]) -> None:
     entry = {**entry, "url": entry["url"].replace("URL", peer.url)}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unresolved)
 
-    assert await missing_of(made) == "was not asked: credential not resolvable yet"
+    assert await missing_of(made) == "was not asked: the credential OPENSRE_CRED_MON is not granted here"
     assert peer.asked == []
 
 
@@ -215,9 +217,14 @@ async def test_headers_and_tenant__configured__are_sent(peer: Peer) -> None:
     assert (sent["x-scope-orgid"], sent["x-team"], sent["x-api-key"]) == ("team-a", "a", SECRET)
 
 
+def unescaped(text: str, _host: str | None) -> Resolved:
+    """Return a text without references as it is sent."""
+    return Resolved(resolve(text, lambda _reference: None))
+
+
 async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Peer) -> None:
     entry = {"kind": "prometheus", "url": peer.url, "headers": {"X-Template": "a$${TEAM}b"}}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=unescaped)
     await info_of(made)
 
     assert {one.headers["x-template"] for one in peer.asked} == {"a${TEAM}b"}
@@ -225,7 +232,7 @@ async def test_headers__escaped_reference__is_sent_as_the_literal_text(peer: Pee
 
 async def test_credentials__escaped_reference_stored_earlier__nothing_is_sent_and_it_is_said(peer: Peer) -> None:
     entry = {"kind": "prometheus", "url": peer.url, "auth": {"type": "bearer", "token": "$${literal}"}}
-    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None)
+    (made,) = live_sources({"integrations": {"mon": entry}}, alert=None, resolve=resolved)
 
     assert await missing_of(made) == "was not asked: its configuration breaks the rules of the section"
     assert peer.asked == []
@@ -253,7 +260,7 @@ async def test_url__with_a_path__is_kept(peer: Peer) -> None:
     ],
 )
 async def test_live_sources__entry_no_write_accepts_or_nothing_to_read__is_no_crash(entry: Any) -> None:
-    for made in live_sources({"integrations": {"mon": entry}}, alert=None):
+    for made in live_sources({"integrations": {"mon": entry}}, alert=None, resolve=resolved):
         assert (await info_of(made)).counts == {}
         assert made.context()["missing"]
-    assert live_sources({"integrations": entry}, alert=None) == []
+    assert live_sources({"integrations": entry}, alert=None, resolve=resolved) == []

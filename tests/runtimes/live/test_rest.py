@@ -123,7 +123,7 @@ def test_list__effective_integrations__without_credentials(tree: Tree) -> None:
                 "enabled": True,
                 "url": "https://logs.example.com",
                 "credential": "unresolved",
-                "problem": "was not asked: credential not resolvable yet",
+                "problem": "was not asked: the credential OPENSRE_CRED_LOKI is not granted here",
             },
             {
                 "id": "prom",
@@ -260,10 +260,10 @@ def test_test__server_refuses_or_is_none__says_so(tree: Tree, peer: Peer, raw: R
         (
             {"kind": "prometheus", "url": "URL", "auth": {"type": "bearer", "token": "${OPENSRE_CRED_PROM}"}},
             "credential_unresolved",
-            "This integration was not asked: credential not resolvable yet.",
+            "This integration was not asked: the credential OPENSRE_CRED_PROM is not granted here.",
         ),
         ({"kind": "prometheus"}, "not_testable", "This integration has no URL."),
-        ({"kind": "slack"}, "not_testable", "This integration is of a kind that is not read here (slack)."),
+        ({"kind": "fax"}, "not_testable", "This integration is of a kind that is not read here (fax)."),
     ],
 )
 def test_test__cannot_be_asked__nothing_is_sent(

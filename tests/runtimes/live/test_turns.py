@@ -92,7 +92,7 @@ def test_run__source_fails__run_completes_and_says_what_is_missing_without_secre
 
     missing = {one["object"]: one["value"]["reason"] for one in seen if one["value"].get("type") == "missing"}
     assert run.status == "completed"
-    assert missing["logs"] == "was not asked: credential not resolvable yet"
+    assert missing["logs"] == "was not asked: the credential OPENSRE_CRED_LOKI is not granted here"
     assert missing["mon"].startswith("could not be read: The server answers with an error (HTTP 500)")
     assert FOREIGN not in str(envelopes(run.thread_id))
     assert {one.path for one in peer.asked} == {"/api/v1/query"}

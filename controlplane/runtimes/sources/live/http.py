@@ -79,7 +79,8 @@ class JsonApi:
             try:
                 answer = await self._client.get(url, headers={"Accept": "application/json", **self._endpoint.headers})
             except OutboundError as error:
-                raise SourceError(error.code, without(str(error), self._endpoint.secrets)) from None
+                shown = OutboundError(error.code) if self._endpoint.secret_url else error
+                raise SourceError(error.code, without(str(shown), self._endpoint.secrets)) from None
             seconds = time.monotonic() - began
         return Reply(await self._json(answer), _date(answer), seconds)
 

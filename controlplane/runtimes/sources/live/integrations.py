@@ -5,7 +5,7 @@ from typing import Any
 
 from controlplane.configs.sections import INTEGRATION_KINDS
 from controlplane.runtimes.sources.live.alertmanager import AlertmanagerSource
-from controlplane.runtimes.sources.live.endpoint import Integration, Resolve, integrations_in, literal_only
+from controlplane.runtimes.sources.live.endpoint import Integration, Resolve, integrations_in
 from controlplane.runtimes.sources.live.loki import LokiSource
 from controlplane.runtimes.sources.live.prometheus import PrometheusSource
 from controlplane.runtimes.sources.live.source import LiveSource, UnreadSource
@@ -16,7 +16,7 @@ def live_sources(
     *,
     alert: Mapping[str, Any] | None,
     words: str = "",
-    resolve: Resolve = literal_only,
+    resolve: Resolve,
 ) -> Sequence[LiveSource]:
     """Return a source for each enabled integration of a kind that is read here; nothing is asked yet.
 
@@ -24,8 +24,8 @@ def live_sources(
         document: the effective configuration of the run.
         alert: of the run: what the sources ask about.
         words: of the question; they name objects where the alert has no labels.
-        resolve: gives the values of credentials' references. An integration whose credentials have none becomes a
-            source that says so.
+        resolve: gives the values of credentials' references, for the host they are sent to. An integration whose
+            credentials have none becomes a source that says so.
     """
     wanted = [one for one in integrations_in(document, resolve) if one.enabled and one.kind in INTEGRATION_KINDS]
     return [_source(one, alert, words) for one in wanted]

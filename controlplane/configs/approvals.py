@@ -1,0 +1,73 @@
+"""The kind of review ``config_change``: a change of a node's document that a policy wants approved."""
+
+from typing import Any
+
+from controlplane.configs.changes import KIND, has_moved
+from controlplane.configs.judging import effective_pair
+from controlplane.configs.locks import lock_document, lock_organization
+from controlplane.configs.patterns import replayed
+from controlplane.configs.pointers import diff
+from controlplane.configs.selectors import StoredDocument, document_of
+from controlplane.configs.writing import Approval, Outcome, commit, outcome_of, stored_in
+from controlplane.core.actor import Actor, ActorKind, Channel
+from controlplane.core.permissions import Action
+from controlplane.reviews.kinds import Verdict
+from controlplane.reviews.models import ReviewRequest
+
+_NAMED = 3
+
+
+class ConfigChange:
+    """Operations by pointer, replayed on the document as it is when they are approved."""
+
+    name = KIND
+    read_action = Action.CONFIG_READ
+
+    def describe(self, review: ReviewRequest) -> str:
+        pointers = [operation["pointer"] for operation in review.diff]
+        more = f" and {len(pointers) - _NAMED} more" if len(pointers) > _NAMED else ""
+        return f"Configuration of {review.node.slug}: {', '.join(pointers[:_NAMED])}{more}"
+
+    def may_decide(self, actor: Actor, review: ReviewRequest) -> bool:
+        return actor.organization_id == review.organization_id  # the role on the node is all it takes
+
+    def lock(self, review: ReviewRequest) -> None:
+        lock_organization(review.node)
+        lock_document(review.node)
+
+    def revalidate(self, review: ReviewRequest) -> Verdict:
+        stored = document_of(review.node)
+        after = replayed(stored.document, review.diff)
+        # Before any rule is asked: one that only the moved ground breaks would hide the reason.
+        if has_moved(review.base, *effective_pair(review.node, stored.document, after)):
+            return Verdict(moved=True, diff=list(diff(stored.document, after)))
+        return Verdict(diff=list(_outcome(review, stored).operations))
+
+    def apply(self, review: ReviewRequest, actor: Actor) -> dict[str, Any]:
+        row = lock_document(review.node)
+        commit(
+            node=review.node,
+            row=row,
+            outcome=_outcome(review, stored_in(review.node, row)),
+            author=_author(review),
+            action=review.snapshot["action"],
+            reason=review.reason,
+            approval=Approval(actor, review.pk),
+        )
+        return {"version": row.version}
+
+
+def _outcome(review: ReviewRequest, stored: StoredDocument) -> Outcome:
+    """Judge the change again as any write; that somebody approves is what is happening."""
+    return outcome_of(stored, lambda document: replayed(document, review.diff))
+
+
+def _author(review: ReviewRequest) -> Actor:
+    """Return who asked for the change, for the records: it carries no right."""
+    return Actor(
+        ActorKind.USER if review.requested_by.startswith("user:") else ActorKind.SYSTEM,
+        review.requested_by,
+        review.requested_label,
+        organization_id=review.organization_id,
+        channel=Channel(review.channel),
+    )
