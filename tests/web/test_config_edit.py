@@ -231,9 +231,9 @@ def test_stale__document__shows_what_changed_keeps_the_text_and_puts_it_on_top(c
     assert (problem.current, [row.pointer for row in problem.meanwhile]) == (2, ["/limits/max_tokens"])
     assert json.loads(answer.context["document"].text) == mine
     assert (answer.context["document"].version, version(configured)) == (1, 2)
-    again = admin.client.post(EDIT, whole(mine, 1, "rebase"))
+    again: Any = admin.client.post(EDIT, whole(mine, 1, "rebase"))
     assert rows(again) == [("/limits/max_turns", "~", "20", "10")]
-    draft = again.context["draft"]  # type: ignore[attr-defined]  # of the test client
+    draft = again.context["draft"]
     admin.client.post(EDIT, whole(draft.text, draft.version, "save"))
     assert document(configured)["limits"] == {"max_turns": 10, "max_tokens": 1000}
 
@@ -274,6 +274,40 @@ def test_hostile_values__are_text_on_every_page(configured: Tree, admin: Person)
         assert "<script>alert" not in admin.client.post(EDIT, whole(wanted, 1, step)).content.decode()
     for path in ("", "/edit", "/history", "/compare", "/policies", "/credentials"):
         assert "<script>alert" not in admin.client.get(f"/app/config/payments{path}").content.decode()
+
+
+ODD = ["", "\x00", "a" * 5000, "9" * 30, '{"a"', "[" * 100, "${"]
+SENT = [
+    ("document", "save", "text"),
+    ("document", "save", "version"),
+    ("document", "rebase", "text"),
+    ("value", "save", "pointer"),
+    ("value", "save", "value"),
+    ("value", "save", "reason"),
+    ("unset", "save", "pointer"),
+    ("rollback", "save", "target"),
+    ("value", "preview", "mode"),
+    ("value", "preview", "step"),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_forms__odd_input_in_every_field__is_refused_in_words(configured: Tree, owner: Person, odd: str) -> None:
+    base = "/app/config/payments"
+    answers = []
+    for mode, step, name in SENT:
+        fields = {"mode": mode, "step": step, "version": "1", "text": "{}", "pointer": "/a", "value": "1"}
+        answers.append(owner.client.post(f"{base}/edit", fields | {name: odd}))
+    for name in ("pointer", "kind", "value", "reason"):
+        fields = {"pointer": "/a", "kind": "maximum", "value": "1"} | {name: odd}
+        answers.append(owner.client.post(f"{base}/policies", fields))
+    fields = {"name": "OPENSRE_CRED_X", "hosts": "a"}
+    answers += [owner.client.post(f"{base}/credentials", fields | {name: odd}) for name in fields]
+    query = dict.fromkeys(("pointer", "cursor", "a", "b", "name"), odd)
+    answers += [owner.client.get(f"{base}/{path}", query) for path in ("edit", "history", "compare", "credentials")]
+    answers.append(owner.client.get("/app/reviews", {"show": odd, "cursor": odd}))
+    assert [answer.status_code for answer in answers if answer.status_code >= 500] == []
+    assert "Traceback" not in "".join(answer.content.decode() for answer in answers)
 
 
 PAGES = ["/edit", "/history", "/compare", "/policies", "/credentials"]

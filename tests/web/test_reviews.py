@@ -146,6 +146,7 @@ def test_approve__ground_moved__shows_the_new_difference_and_the_author_asks_aga
     moved = page_of(reviewer.client.get(decide(reviewer, review, "approve")["Location"]))
     assert (state(review), turns(guarded)) == ("needs_rebase", 30)
     assert "The ground has moved" in moved
+    assert "rex wanted to approve it" in moved
     assert ">30<" in moved
     assert 'value="again"' not in moved
     assert 'value="again"' in page_of(admin.client.get(f"/app/reviews/{review.pk}"))
@@ -185,6 +186,7 @@ def test_expired__is_ended_when_somebody_looks(guarded: Tree, admin: Person, rev
     assert listed(reviewer) == []
     assert state(review) == "expired"
     assert listed(reviewer, "?show=decided") == [review.pk]
+    assert "nobody decided in time" in page_of(reviewer.client.get(f"/app/reviews/{review.pk}"))
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject", "withdraw", "again", ""])

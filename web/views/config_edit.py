@@ -61,6 +61,9 @@ def config_preview(
     pair = effective_pair(place.node, stored.document, result.stored.document)
     rows = change_rows(result.operations, diff(*pair), effective.sources)
     approvals = [warning for warning in result.warnings if warning.code == "requires_approval"]
+    policies = [
+        policy for policy in policies_above(place.node.pk) if any(touches(policy.pattern, row.pointer) for row in rows)
+    ]
     context = place.context("document") | {
         "draft": draft,
         "stored": stored,
@@ -70,10 +73,9 @@ def config_preview(
         "approvals": approvals,
         "warnings": [warning for warning in result.warnings if warning.code != "requires_approval"],
         "policies": [
-            (policy.pointer, policy_words(policy.kind, policy.value, policy.node), policy.node)
-            for policy in policies_above(place.node.pk)
-            if any(touches(policy.pattern, row.pointer) for row in rows)
+            (policy.pointer, policy_words(policy.kind, policy.value, policy.node), policy.node) for policy in policies
         ],
+        "approves": any(policy.kind == "requires_approval" for policy in policies),
         "reason_problem": problem,
     }
     return render(request, "web/config_preview.html", context, status=422 if problem else 200)
