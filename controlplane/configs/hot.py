@@ -9,6 +9,7 @@ words: so nothing is decided here that is not decided there.
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from controlplane.configs.cache import effective_cache
 from controlplane.configs.preconditions import matches as etag_matches
 from controlplane.configs.selectors import Link, chain_etag, effective_of
 from controlplane.core import clock, metrics
-from controlplane.core.hot_query import HotQuery
+from controlplane.core.hot_query import HotLookup, Match
 from controlplane.core.permissions import RULES, Action
 from controlplane.orgs.models import NodeAncestor
 
@@ -44,6 +45,7 @@ Send = Callable[[Any], Awaitable[None]]
 class _Row(NamedTuple):
     """One node of the chain of a token's node, with the token beside it."""
 
+    public_id: str
     token_id: UUID
     digest: str
     pepper_version: int
@@ -58,12 +60,12 @@ class _Row(NamedTuple):
     revision: UUID | None
 
 
-def _chain_of_token(parameters: Sequence[str]) -> "QuerySet[Any, Any]":
-    public_id, kind = parameters
+def _chain_of_token(match: Match) -> "QuerySet[Any, Any]":
     return (
-        NodeAncestor.objects.filter(descendant__tokens__public_id=public_id, descendant__tokens__kind=kind)
+        NodeAncestor.objects.filter(**match("descendant__tokens__public_id"))
         .order_by("-depth")
         .values_list(
+            "descendant__tokens__public_id",
             "descendant__tokens__id",
             "descendant__tokens__digest",
             "descendant__tokens__pepper_version",
@@ -90,14 +92,14 @@ class OwnEffective:
 
     def __init__(self, otherwise: Any) -> None:
         self._otherwise = otherwise
-        self._query = HotQuery(_chain_of_token, parameters=2, name="config")
+        self._query = HotLookup(_chain_of_token, name="config")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         headers = dict(scope["headers"])
         try:
             chain = await self._chain(headers)
-        except (DatabaseError, psycopg.Error, PoolTimeout):
+        except (DatabaseError, psycopg.Error, PoolTimeout, TimeoutError):
             chain = None  # the view says it in the words of every other route
         if chain is None:
             await self._otherwise(scope, receive, send)
@@ -106,13 +108,14 @@ class OwnEffective:
         metrics.observe_request(method="GET", route=ROUTE, status=status, duration_s=time.perf_counter() - started)
 
     async def _serve(self, chain: Chain, if_none_match: str | None, send: Send) -> int:
-        etag = chain_etag(chain)
+        etag = _frame(chain).etag
         if etag_matches(if_none_match, etag):
             await _answer(send, 304, etag, b"")
             return 304
         # What is merged may be newer than the chain that was read: the tag is that of what is sent.
-        sent, body = await self._body(chain)
-        await _answer(send, 200, etag if sent is chain else chain_etag(sent), body)
+        sent, document = await self._document(chain)
+        frame = _frame(sent)
+        await _answer(send, 200, frame.etag, frame.around(document))
         return 200
 
     async def close(self) -> None:
@@ -125,7 +128,7 @@ class OwnEffective:
         text = tokens.parse(bearer) if bearer else None
         if text is None or text.kind not in _KINDS:
             return None
-        rows = [_Row(*row) for row in await self._query.rows(text.public_id, text.kind)]
+        rows = [_Row(*row) for row in await self._query.rows(text.public_id)]
         if not rows:
             return None
         token = rows[0]
@@ -139,21 +142,32 @@ class OwnEffective:
             await self._query.call(token_touch, token.token_id)
         return tuple(Link(row.node_id, row.slug, row.kind, row.version or 0, row.revision) for row in rows)
 
-    async def _body(self, chain: Chain) -> tuple[Chain, bytes]:
-        """Return the chain that was merged, and the answer's body in OpenSRE's form."""
+    async def _document(self, chain: Chain) -> tuple[Chain, bytes]:
+        """Return the chain that was merged, and the merged document as JSON."""
         computed = effective_cache.get(chain[-1].node_id, chain)
-        if computed is None:
-            found = await self._query.call(effective_of, chain[-1].node_id, chain)
-            chain, document = found.lineage, orjson.dumps(found.document, option=orjson.OPT_SORT_KEYS)
-        else:
-            document = computed.body
-        slugs = [link.node for link in chain]
-        return chain, b'{"node_id":%b,"effective_config":%b,"computed_at":"%b","hierarchy":%b}' % (
-            orjson.dumps(slugs[-1]),
-            document,
-            clock.rfc3339(clock.now()).encode(),
-            orjson.dumps(slugs),
-        )
+        if computed is not None:
+            return chain, computed.body
+        found = await self._query.call(effective_of, chain[-1].node_id, chain)
+        return found.lineage, orjson.dumps(found.document, option=orjson.OPT_SORT_KEYS)
+
+
+class _Frame(NamedTuple):
+    """What stands around a document in an answer: the tag, and OpenSRE's fields before and after it."""
+
+    etag: str
+    before: bytes
+    after: bytes
+
+    def around(self, document: bytes) -> bytes:
+        computed_at = clock.rfc3339(clock.now()).encode()
+        return b'%b%b,"computed_at":"%b",%b' % (self.before, document, computed_at, self.after)
+
+
+@lru_cache(maxsize=4096)
+def _frame(chain: Chain) -> _Frame:
+    slugs = [link.node for link in chain]
+    before = b'{"node_id":%b,"effective_config":' % orjson.dumps(slugs[-1])
+    return _Frame(chain_etag(chain), before, b'"hierarchy":%b}' % orjson.dumps(slugs))
 
 
 def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:

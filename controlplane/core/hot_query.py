@@ -1,69 +1,79 @@
-"""One fixed query for a hot route, asked from the event loop.
+"""One look-up by a text key for a hot route, asked from the event loop, for many callers at a time.
 
-On PostgreSQL it runs on an asynchronous pool of its own, without a thread; on SQLite, whose driver blocks, in a thread.
-The statement is made once from a queryset, so that the ORM stays its only author.
+Callers that come while a query is under way are answered together by the next one: under load the cost of a round trip
+is shared, and nobody gets rows that were read before it asked. On PostgreSQL the query runs on an asynchronous
+connection of its own, without a thread; on SQLite, whose driver blocks, in a thread. The statement is made from a
+queryset, so that the ORM stays its only author.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import orjson
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import QuerySet
+from django.db.models import CharField, Lookup, QuerySet
+from psycopg import AsyncConnection
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool
+from typing_extensions import override
 
 from controlplane.core.db import DatabaseThreads
 
-MOST_CONNECTIONS: Final = 4
 MOST_WAIT_S: Final = 10.0
+#: Keys of one statement. More wait for the next.
+MOST_KEYS: Final = 200
 
-Build = Callable[[Sequence[str]], "QuerySet[Any, Any]"]
 Row = tuple[Any, ...]
+#: Makes from a field's name the keyword of ``filter()`` that holds for the wanted keys.
+Match = Callable[[str], Mapping[str, Any]]
+Build = Callable[[Match], "QuerySet[Any, Any]"]
+_KEYS: Final = "\x01keys\x01"
 
 
-class HotQuery:
-    """A query with text parameters, whose rows come as tuples of Python values.
+class HotLookup:
+    """Rows by key, as tuples of Python values.
 
     Args:
-        build: returns the queryset (a ``values_list``) for the parameters; its statement must not depend on them.
-        parameters: how many there are.
+        build: returns the queryset, a ``values_list`` whose first column is the key; it is filtered by
+            ``**match(<field>)`` and by nothing else that has a parameter.
 
     The object belongs to the event loop that first uses it.
     """
 
-    def __init__(self, build: Build, *, parameters: int, name: str) -> None:
+    def __init__(self, build: Build, *, name: str) -> None:
         self._build = build
-        self._markers = tuple(f"\x01{number}\x01" for number in range(parameters))
         self._name = name
+        self._waiting: dict[str, list[asyncio.Future[list[Row]]]] = {}
+        self._asking: asyncio.Task[None] | None = None
         self._threads: DatabaseThreads | None = None
         self._pool: AsyncConnectionPool[Any] | None = None
-        self._opening = asyncio.Lock()
         self._sql = ""
-        self._order: tuple[int, ...] = ()
 
-    async def rows(self, *parameters: str) -> list[Row]:
-        """Return the rows for the parameters.
+    async def rows(self, key: str) -> list[Row]:
+        """Return the rows of a key, in the queryset's order, as they are now or later.
 
         Raises:
-            django.db.OperationalError, psycopg.Error: the database does not answer.
+            django.db.DatabaseError, psycopg.Error, psycopg_pool.PoolTimeout, TimeoutError: no answer from the
+                database.
         """
-        if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
-            if self._threads is None:
-                self._threads = DatabaseThreads(threads=2, name=self._name)
-            return await self._threads.call(lambda: list(self._build(parameters)))
-        pool = await self._opened()
-        async with pool.connection(MOST_WAIT_S) as connection:
-            cursor = await connection.execute(self._sql, [parameters[place] for place in self._order], prepare=True)
-            return list(await cursor.fetchall())
+        loop = asyncio.get_running_loop()
+        # A future for each caller: one that goes away takes nothing from the others.
+        answer: asyncio.Future[list[Row]] = loop.create_future()
+        self._waiting.setdefault(key, []).append(answer)
+        if self._asking is None:
+            self._asking = loop.create_task(self._ask())
+        return await answer
 
     async def call(self, job: Callable[..., Any], *arguments: Any) -> Any:
         """Run a job that queries through the ORM in a thread: what is too rare to be asked asynchronously."""
-        if self._threads is None:
-            self._threads = DatabaseThreads(threads=2, name=self._name)
-        return await self._threads.call(job, *arguments)
+        return await self._database_threads().call(job, *arguments)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; who still waits is cancelled."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
@@ -71,25 +81,99 @@ class HotQuery:
             await asyncio.to_thread(self._threads.close)
             self._threads = None
 
-    async def _opened(self) -> "AsyncConnectionPool[Any]":
-        if self._pool is not None:
-            return self._pool
-        async with self._opening:
-            if self._pool is None:
-                self._prepare()
-                pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-                    kwargs=_parameters(), min_size=1, max_size=MOST_CONNECTIONS, open=False, name=self._name
-                )
-                await pool.open(wait=True, timeout=MOST_WAIT_S)
-                self._pool = pool
-        return self._pool
+    async def _ask(self) -> None:
+        """Ask for everybody who waits, until nobody does."""
+        try:
+            while self._waiting:
+                asked = self._taken()
+                try:
+                    async with asyncio.timeout(MOST_WAIT_S):
+                        found = await self._found(list(asked))
+                except Exception as error:  # noqa: BLE001 (whatever it is, it is the callers', who wait for it)
+                    for answer in _open(asked):
+                        answer.set_exception(error)
+                else:
+                    for key, answers in asked.items():
+                        rows = found.get(key, [])
+                        for answer in _open({key: answers}):
+                            answer.set_result(rows)
+                finally:
+                    for answer in _open(asked):
+                        answer.cancel()
+        finally:
+            self._asking = None
 
-    def _prepare(self) -> None:
-        """Take the statement, and the order in which it wants the parameters, from the queryset."""
-        sql, values = self._build(self._markers).query.sql_with_params()
-        if sorted(set(values)) != sorted(self._markers):
-            raise ValueError("the statement has other parameters than the query's own")
-        self._sql, self._order = sql, tuple(self._markers.index(value) for value in values)
+    def _taken(self) -> dict[str, list["asyncio.Future[list[Row]]"]]:
+        """Return those who wait, at most so many keys, and let the others go on waiting."""
+        if len(self._waiting) <= MOST_KEYS:
+            taken, self._waiting = self._waiting, {}
+        else:
+            taken = {key: self._waiting.pop(key) for key in list(self._waiting)[:MOST_KEYS]}
+        return taken
+
+    async def _found(self, keys: list[str]) -> dict[str, list[Row]]:
+        if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
+            rows = await self._database_threads().call(lambda: list(self._build(lambda field: {f"{field}__in": keys})))
+        else:
+            pool = self._pool or await self._opened()
+            async with pool.connection() as connection:
+                cursor = await connection.execute(self._sql, [keys], prepare=True)
+                rows = await cursor.fetchall()
+        found: dict[str, list[Row]] = {}
+        for row in rows:
+            found.setdefault(row[0], []).append(row)
+        return found
+
+    def _database_threads(self) -> DatabaseThreads:
+        if self._threads is None:
+            self._threads = DatabaseThreads(threads=2, name=self._name)
+        return self._threads
+
+    async def _opened(self) -> "AsyncConnectionPool[Any]":
+        self._sql = statement(self._build)
+        pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+            kwargs=_parameters(), configure=_configure, min_size=1, max_size=1, open=False, name=self._name
+        )
+        try:
+            await pool.open(wait=True, timeout=MOST_WAIT_S / 2)
+        except BaseException:
+            await pool.close()
+            raise
+        self._pool = pool
+        return pool
+
+
+@CharField.register_lookup
+class EqualsAny(Lookup[Any]):
+    """``field = ANY(array)``: one parameter however many keys, so that one prepared statement serves (PostgreSQL)."""
+
+    lookup_name = "equals_any"
+
+    @override
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
+        left, values = self.process_lhs(compiler, connection)
+        right, more = self.process_rhs(compiler, connection)
+        return f"{left} = ANY({right})", (*values, *more)
+
+
+def statement(build: Build) -> str:
+    """Return the statement for PostgreSQL, with one parameter: the list of keys.
+
+    Raises:
+        ValueError: the queryset has parameters besides the keys.
+    """
+    sql, values = build(lambda field: {f"{field}__{EqualsAny.lookup_name}": _KEYS}).query.sql_with_params()
+    if list(values) != [_KEYS]:
+        raise ValueError("the statement has other parameters than the keys")
+    return sql
+
+
+def _open(asked: Mapping[str, Sequence["asyncio.Future[list[Row]]"]]) -> list["asyncio.Future[list[Row]]"]:
+    return [answer for answers in asked.values() for answer in answers if not answer.done()]
+
+
+async def _configure(connection: AsyncConnection[Any]) -> None:
+    set_json_loads(orjson.loads, connection)
 
 
 def _parameters() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The hot route of a runtime's configuration answers what the Django view answers, and less often asks the database."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from controlplane.configs.cache import effective_cache
 from controlplane.configs.selectors import Link
 from controlplane.configs.services import config_patch
 from controlplane.core import clock
-from controlplane.core.hot_query import HotQuery
+from controlplane.core.hot_query import statement
 from tests.factories import Tree, make_admin_token, make_personal_token, make_team_token, make_user
 from tests.support.server import Server, serving
 
@@ -118,28 +119,28 @@ def test_hot_route__use__is_written_at_most_once_a_minute(configured: Tree, serv
     assert AccessToken.objects.get().last_used_at == first
 
 
-async def test_hot_query__one_statement__whatever_the_depth(configured: Tree) -> None:
-    statement = hot._chain_of_token(("a", "team")).query.sql_with_params()[0]
-    assert statement.count("SELECT") == 1
-    assert "IN (" not in statement
+def test_hot_route__many_at_once__each_gets_the_answer_of_its_own_token(configured: Tree, server: Server) -> None:
+    nodes = [configured.payments, configured.platform, configured.engineering]
+    tokens = [(node.slug, make_admin_token(node)) for node in nodes for _ in range(4)]
+
+    async def read() -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            return await asyncio.gather(*(http.get(PATH, headers=bearer(token)) for _, token in tokens))
+
+    assert [answer.json()["node_id"] for answer in asyncio.run(read())] == [slug for slug, _ in tokens]
 
 
-def test_hot_query__statement_with_a_constant_of_its_own__is_refused(tree: Tree) -> None:
-    query = HotQuery(
-        lambda names: AccessToken.objects.filter(public_id=names[0], kind="team").values_list("id"),
-        parameters=1,
-        name="test",
-    )
-    with pytest.raises(ValueError, match="other parameters"):
-        query._prepare()
+def test_chain_query__any_depth__is_one_statement_with_one_parameter(configured: Tree) -> None:
+    sql = statement(hot._chain_of_token)
+    assert (sql.count("SELECT"), sql.count("%s")) == (1, 1)
 
 
-def test_chain_query__is_one_statement_and_is_cached_by_what_it_returns(configured: Tree, server: Server) -> None:
+def test_chain_query__what_it_returns__is_what_the_cache_is_keyed_by(configured: Tree, server: Server) -> None:
     effective_cache.clear()
     token = make_team_token(configured.payments)
     httpx.get(f"{server.url}{PATH}", headers=bearer(token))
     with CaptureQueriesContext(connection) as seen:
-        rows = list(hot._chain_of_token((token.split("_")[2], "team")))
+        rows = [hot._Row(*row) for row in hot._chain_of_token(lambda name: {f"{name}__in": [token.split("_")[2]]})]
     assert len(seen) == 1
-    chain = tuple(Link(row[7], row[8], row[9], row[10] or 0, row[11]) for row in rows)
+    chain = tuple(Link(row.node_id, row.slug, row.kind, row.version or 0, row.revision) for row in rows)
     assert effective_cache.get(configured.payments.pk, chain) is not None
