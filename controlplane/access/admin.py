@@ -11,7 +11,8 @@ from typing_extensions import override
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from controlplane.access.models import AccessToken, CredentialGrant, Membership, User
+from controlplane.access import credential_admin  # noqa: F401 (registers itself)
+from controlplane.access.models import AccessToken, Membership, User
 from controlplane.core.admin import ReadOnlyAdmin
 
 admin.site.unregister(Group)  # roles are granted on nodes; Django's groups are not used
@@ -79,20 +80,3 @@ class AccessTokenAdmin(ReadOnlyAdmin):
     list_select_related = ("node", "user")
     search_fields = ("=public_id", "name")
     exclude = ("digest",)
-
-
-@admin.register(CredentialGrant)
-class CredentialGrantAdmin(ReadOnlyAdmin):
-    list_display = (
-        "name",
-        "organization",
-        "node",
-        "hosts",
-        "inherited",
-        "granted_by_label",
-        "created_at",
-        "revoked_at",
-    )
-    list_filter = ("organization",)
-    list_select_related = ("organization", "node")
-    search_fields = ("name", "node__slug")

@@ -3,28 +3,9 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model
-from django.http import HttpRequest
-from typing_extensions import override
-from unfold.admin import ModelAdmin
 
 from controlplane.configs.models import ConfigDocument, ConfigPolicy, ConfigVersion, RouteClaim
-
-
-class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold ships no types
-    """Lists and shows; adds, changes and deletes nothing."""
-
-    @override
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    @override
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    @override
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
+from controlplane.core.admin import ReadOnlyAdmin
 
 
 @admin.register(ConfigDocument)

@@ -1,5 +1,6 @@
 """The base of the operators' admin: everything may be looked at, nothing changed around the services."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest
@@ -10,7 +11,7 @@ from unfold.admin import ModelAdmin
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold ships no types
     """A model that the admin shows. Writes go through services, which check, lock and record."""
 
-    actions = None
+    actions: Sequence[str] | None = None
     list_per_page = 50
     show_full_result_count = False
 
