@@ -32,9 +32,10 @@ lint: $(VENV)/.installed-dev ## check style, types, layers, migrations and setti
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py check
 
-bench: $(VENV)/.installed-dev ## measure the event stream and the reading of configuration
+bench: $(VENV)/.installed-dev ## measure the event stream and the configuration: reading it, and a tree of 10,000 teams
 	@$(RUN) manage.py bench stream $(ARGS)
 	@$(RUN) manage.py bench config $(ARGS)
+	@$(RUN) manage.py bench tree $(ARGS)
 
 clean: ## remove .venv and caches; the data in ./var stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -22,10 +22,12 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError, FieldError, InvalidInput, PreconditionFailed
 from controlplane.reviews.services import clean_reason
 from web.change_rows import ChangeRow, plain_rows
+from web.config_form import Typed
 from web.config_page import pretty_json
+from web.config_typed import typed_document
 from web.json_text import line_named, line_of, parse_typed
 
-MODES: Final = ("document", "value", "unset", "rollback")
+MODES: Final = ("document", "value", "unset", "rollback", "form")
 
 
 class TypedWrongly(InvalidInput):
@@ -36,7 +38,8 @@ class TypedWrongly(InvalidInput):
 class Draft:
     """A change as typed. ``version`` is the version of the document it was made on; ``target`` the one to go back to.
 
-    ``text`` is the whole own document, ``pointer`` and ``value`` one place and its JSON.
+    ``text`` is the whole own document, ``pointer`` and ``value`` one place and its JSON. Of the mode ``form``, ``text``
+    is what was typed (:class:`web.config_form.Typed`).
     """
 
     mode: str = "document"
@@ -135,6 +138,8 @@ def draft_document(*, actor: Actor, stored: StoredDocument, draft: Draft) -> Doc
         if not isinstance(document, dict):
             raise _wrong("text", "not_an_object", "The document must be a JSON object: {…}.")
         return document
+    if draft.mode == "form":
+        return typed_document(actor=actor, stored=stored, typed=Typed.from_text(draft.text))
     path = _path(draft.pointer)
     if draft.mode == "unset":
         return unset(stored.document, [path])
@@ -155,7 +160,7 @@ def draft_rebased(*, actor: Actor, stored: StoredDocument, draft: Draft) -> Draf
     if draft.mode != "document":
         return replace(draft, version=stored.version)
     wanted = draft_document(actor=actor, stored=stored, draft=draft)
-    base = _base(actor, stored, draft.version)
+    base = draft_base(actor=actor, stored=stored, version=draft.version)
     text = pretty_json(replayed(stored.document, diff(base, wanted)))
     return replace(draft, version=stored.version, text=text)
 
@@ -181,17 +186,27 @@ def problem_of(*, actor: Actor, stored: StoredDocument, draft: Draft, error: App
 def _stale(actor: Actor, stored: StoredDocument, draft: Draft, error: PreconditionFailed) -> Problem:
     changes: list[Operation] = error.extra.get("changes", [])
     yours: frozenset[str] = frozenset({draft.pointer})
+    if draft.mode == "form":
+        typed = Typed.from_text(draft.text)
+        yours = typed.resets | typed.texts.keys()
     if draft.mode == "document":
         try:
             wanted = _parsed(draft.text, "text")
-            base = _base(actor, stored, draft.version)
+            base = draft_base(actor=actor, stored=stored, version=draft.version)
         except AppError:
             wanted = base = {}
         yours = frozenset(operation["pointer"] for operation in diff(base, wanted))
     return Problem(current=error.extra["current_version"], meanwhile=plain_rows(changes, yours=yours))
 
 
-def _base(actor: Actor, stored: StoredDocument, version: int) -> Document:
+def draft_base(*, actor: Actor, stored: StoredDocument, version: int) -> Document:
+    """Return the own document as it was at a version.
+
+    Raises:
+        NotFound: it never had that version.
+    """
+    if version == stored.version:
+        return stored.document
     return {} if version == 0 else config_version(actor=actor, node=stored.node, version=version).document
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -62,12 +62,7 @@ def actor_for_bearer(plaintext: str, *, channel: Channel, address: str | None = 
     text = tokens.parse(plaintext)
     if text is None:
         raise NotAuthenticated
-    # One row per role of the person, or one without: the token and the roles come in one query.
-    rows = list(
-        AccessToken.objects.filter(public_id=text.public_id, kind=text.kind)
-        .select_related("node", "user")
-        .annotate(role_node=F("user__memberships__node_id"), role=F("user__memberships__role"))
-    )
+    rows = _token_rows(public_id=text.public_id, kind=text.kind)
     if not rows:
         tokens.verify_nothing(text)
         raise NotAuthenticated
@@ -75,8 +70,35 @@ def actor_for_bearer(plaintext: str, *, channel: Channel, address: str | None = 
     if not (tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version) and _is_active(token)):
         raise NotAuthenticated
     _touch(token)
-    grants = tuple(Grant(row.role_node, Role(row.role)) for row in rows if row.role_node is not None)
-    return _token_actor(token, grants, channel, address)
+    return _token_actor(token, _grants(rows), channel, address)
+
+
+def actor_for_principal(
+    principal: str, credential_id: str | None, *, channel: Channel, address: str | None = None
+) -> Actor:
+    """Return the actor that a recorded principal would be now, with the rights it has now. At most two queries.
+
+    Args:
+        principal: ``user:<uuid>`` or ``token:<public id>``, as :attr:`Actor.principal` says it.
+        credential_id: public id of the token that a person came with; ``None`` for a session.
+
+    Raises:
+        NotAuthenticated: the token is revoked, expired or gone, the person deactivated or gone, or it is neither.
+    """
+    kind, _, name = principal.partition(":")
+    if kind == "token" or credential_id is not None:
+        rows = _token_rows(public_id=credential_id or name)
+        if not rows or not _is_active(rows[0]):
+            raise NotAuthenticated
+        actor = _token_actor(rows[0], _grants(rows), channel, address)
+    else:
+        user = User.objects.filter(pk=UUID(name)).first() if kind == "user" else None
+        if user is None:
+            raise NotAuthenticated
+        actor = actor_for_user(user, channel=channel, address=address)
+    if actor.principal != principal:
+        raise NotAuthenticated
+    return actor
 
 
 def actor_for_session_cookie(cookie: str, *, channel: Channel, address: str | None = None) -> Actor | None:
@@ -94,6 +116,19 @@ def actor_for_session_cookie(cookie: str, *, channel: Channel, address: str | No
     if not isinstance(user, User):
         return None
     return actor_for_user(user, channel=channel, address=address)
+
+
+def _token_rows(**which: str) -> list[Any]:
+    """Return a token as one row per role of its person, or one without: token and roles come in one query."""
+    return list(
+        AccessToken.objects.filter(**which)
+        .select_related("node", "user")
+        .annotate(role_node=F("user__memberships__node_id"), role=F("user__memberships__role"))
+    )
+
+
+def _grants(rows: list[Any]) -> tuple[Grant, ...]:
+    return tuple(Grant(row.role_node, Role(row.role)) for row in rows if row.role_node is not None)
 
 
 def _token_actor(token: AccessToken, grants: tuple[Grant, ...], channel: Channel, address: str | None) -> Actor:

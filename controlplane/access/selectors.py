@@ -49,6 +49,22 @@ def principal_name(principal: str) -> str:
     return "" if person is None else person.display_name
 
 
+def token_makers(principal: str) -> frozenset[str]:
+    """Return who has seen the text of a token: its maker, and where that is a token too, the maker of that.
+
+    Empty for a principal that is no token. One query for each token on the way.
+    """
+    makers: set[str] = set()
+    while principal.startswith("token:"):
+        found = AccessToken.objects.filter(public_id=principal.partition(":")[2])
+        maker = found.values_list("created_by", flat=True).first()
+        if maker is None or maker in makers:
+            break
+        makers.add(maker)
+        principal = maker
+    return frozenset(makers)
+
+
 def person_of(actor: Actor) -> User | None:
     """Return the person behind ``actor``, if any."""
     return None if actor.user_id is None else User.objects.filter(pk=actor.user_id).first()

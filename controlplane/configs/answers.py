@@ -3,10 +3,12 @@
 from datetime import datetime
 from typing import Any
 
+from django.http.response import HttpResponseBase
 from rest_framework import status
 from rest_framework.response import Response
 
 from controlplane.configs.credentials import CredentialReport, ResolvedConfig
+from controlplane.configs.foreseeing import progress_response
 from controlplane.configs.merge import Shadowed, Source
 from controlplane.configs.models import ConfigVersion
 from controlplane.configs.pointers import MISSING, Document, Tokens, encode, get
@@ -31,13 +33,20 @@ def document(stored: StoredDocument) -> dict[str, Any]:
     }
 
 
-def written(result: WriteResult) -> Response:
+def written(result: WriteResult, *, stream: bool = False) -> HttpResponseBase:
     """Return the answer of a write. Its ETag is that of the stored document, so of a dry run the one still valid.
 
-    202 with the review when the change waits for approval: nothing was written.
+    202 with the review when the change waits for approval: nothing was written. With ``stream`` a dry run says on its
+    way how far it is.
     """
     if result.review is not None:
         return _queued(result, result.review)
+    if stream and result.search is not None:
+        return progress_response(result.search, lambda: _written(result))
+    return Response(_written(result), headers={"ETag": result.stored.etag})
+
+
+def _written(result: WriteResult) -> dict[str, Any]:
     answer = document(result.stored) | {
         "changed": result.changed,
         "diff": result.operations,
@@ -46,7 +55,7 @@ def written(result: WriteResult) -> Response:
     }
     if result.impact is not None:
         answer["affected"] = result.impact.as_dict()
-    return Response(answer, headers={"ETag": result.stored.etag})
+    return answer
 
 
 def _queued(result: WriteResult, review: ReviewRequest) -> Response:

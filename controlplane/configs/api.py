@@ -5,6 +5,7 @@ from typing import Any
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -12,6 +13,7 @@ from typing_extensions import override
 
 from controlplane.configs import answers, schemas, selectors, services
 from controlplane.configs.credentials import config_resolve, credential_report
+from controlplane.configs.foreseeing import NDJSON
 from controlplane.configs.requests import body_any, flag, is_merge_patch, not_modified, pointer_of, validators
 from controlplane.configs.sections import DocumentSchema
 from controlplane.core import clock
@@ -19,11 +21,18 @@ from controlplane.core.api import actor_of, body_of, query_of
 from controlplane.core.errors import PermissionDenied
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action
-from controlplane.core.rest import MergePatchParser, StrictJSONParser
+from controlplane.core.rest import MergePatchParser, OrjsonRenderer, StrictJSONParser
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_get
 
-DRY_RUN = OpenApiParameter("dry_run", bool, description="Answer what would change; write nothing.")
+DRY_RUN = OpenApiParameter(
+    "dry_run",
+    bool,
+    description=(
+        "Answer what would change; write nothing. With the header `Accept: application/x-ndjson` the answer is the "
+        'last of some lines of JSON; those before it, `{"progress": {"done", "total", "affected"}}`, say how far it is.'
+    ),
+)
 REASON = OpenApiParameter("reason", str, description="One line for the history, at most 500 characters.")
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="Write only at this version.")
 IF_NONE_MATCH = OpenApiParameter(
@@ -35,6 +44,13 @@ RESOLVE = OpenApiParameter(
 )
 
 
+class NdjsonRenderer(OrjsonRenderer):
+    """JSON as a line, for what is answered at once although lines were asked for."""
+
+    media_type = NDJSON
+    format = "ndjson"
+
+
 class NodeConfigView(APIView):
     """A view of the configuration of the node that the slugs ``org`` and ``node`` of the path name."""
 
@@ -42,6 +58,15 @@ class NodeConfigView(APIView):
         """Return the node, if the caller may do ``action`` there."""
         org, node = self.kwargs["org"], self.kwargs["node"]
         return node_get(actor=actor_of(self.request), organization_slug=org, node_slug=node, action=action)
+
+    @override
+    def get_renderers(self) -> list[BaseRenderer]:
+        dry = "dry_run" in getattr(self.request, "GET", ())
+        return [*super().get_renderers(), NdjsonRenderer()] if dry else super().get_renderers()
+
+    def streams(self) -> bool:
+        """Return whether the caller wants lines that say how far a dry run is."""
+        return self.request.accepted_renderer.media_type == NDJSON
 
     def write_options(self, *parameters: str) -> dict[str, Any]:
         """Return what every write takes from caller, path, query and headers."""
@@ -74,10 +99,11 @@ class DocumentView(NodeConfigView):
         parameters=[DRY_RUN, REASON, IF_MATCH],
         responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
-    def put(self, request: Request, **_slugs: str) -> Response:
+    def put(self, request: Request, **_slugs: str) -> HttpResponseBase:
         options = self.write_options("reason")
         reason = request.query_params.get("reason", "")
-        return answers.written(services.config_replace(document=body_any(request), reason=reason, **options))
+        result = services.config_replace(document=body_any(request), reason=reason, **options)
+        return answers.written(result, stream=self.streams())
 
     @extend_schema(
         operation_id="config_patch",
@@ -85,10 +111,10 @@ class DocumentView(NodeConfigView):
         parameters=[DRY_RUN, REASON, IF_MATCH],
         responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
-    def patch(self, request: Request, **_slugs: str) -> Response:
+    def patch(self, request: Request, **_slugs: str) -> HttpResponseBase:
         options = self.write_options("reason")
         options |= {"reason": request.query_params.get("reason", ""), "merge_patch": is_merge_patch(request)}
-        return answers.written(services.config_patch(patch=body_any(request), **options))
+        return answers.written(services.config_patch(patch=body_any(request), **options), stream=self.streams())
 
 
 class UnsetView(NodeConfigView):
@@ -100,9 +126,10 @@ class UnsetView(NodeConfigView):
         parameters=[DRY_RUN, IF_MATCH],
         responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
-    def post(self, request: Request, **_slugs: str) -> Response:
+    def post(self, request: Request, **_slugs: str) -> HttpResponseBase:
         options = self.write_options()
-        return answers.written(services.config_unset(**options, **body_of(schemas.UnsetBody, body_any(request))))
+        result = services.config_unset(**options, **body_of(schemas.UnsetBody, body_any(request)))
+        return answers.written(result, stream=self.streams())
 
 
 class RollbackView(NodeConfigView):
@@ -114,9 +141,10 @@ class RollbackView(NodeConfigView):
         parameters=[DRY_RUN, IF_MATCH],
         responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
-    def post(self, request: Request, **_slugs: str) -> Response:
+    def post(self, request: Request, **_slugs: str) -> HttpResponseBase:
         options = self.write_options()
-        return answers.written(services.config_rollback(**options, **body_of(schemas.RollbackBody, body_any(request))))
+        result = services.config_rollback(**options, **body_of(schemas.RollbackBody, body_any(request)))
+        return answers.written(result, stream=self.streams())
 
 
 class EffectiveView(NodeConfigView):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from controlplane.access.selectors import token_makers
 from controlplane.configs.changes import KIND, has_moved
 from controlplane.configs.judging import effective_pair
 from controlplane.configs.locks import lock_document, lock_organization
@@ -10,7 +11,9 @@ from controlplane.configs.pointers import diff
 from controlplane.configs.selectors import StoredDocument, document_of
 from controlplane.configs.writing import Approval, Outcome, commit, outcome_of, stored_in
 from controlplane.core.actor import Actor, ActorKind, Channel
-from controlplane.core.permissions import Action
+from controlplane.core.permissions import Action, allows
+from controlplane.orgs.selectors import node_lineage
+from controlplane.reviews.authors import author_fault, author_require
 from controlplane.reviews.kinds import Verdict
 from controlplane.reviews.models import ReviewRequest
 
@@ -29,13 +32,23 @@ class ConfigChange:
         return f"Configuration of {review.node.slug}: {', '.join(pointers[:_NAMED])}{more}"
 
     def may_decide(self, actor: Actor, review: ReviewRequest) -> bool:
-        return actor.organization_id == review.organization_id  # the role on the node is all it takes
+        """The role on the node is all it takes, but nobody decides what a token of its own making has asked for.
+
+        Else whoever may not change something alone would change it by a token and approve that. Reviewers of the whole
+        organization wait for nobody's approval, so they may.
+        """
+        if actor.organization_id != review.organization_id:
+            return False
+        if actor.principal not in token_makers(review.requested_by):
+            return True
+        return allows(actor, Action.REVIEW_DECIDE, node_lineage(review.node_id)[:1])
 
     def lock(self, review: ReviewRequest) -> None:
         lock_organization(review.node)
         lock_document(review.node)
 
     def revalidate(self, review: ReviewRequest) -> Verdict:
+        author_require(review, Action.CONFIG_WRITE)
         stored = document_of(review.node)
         after = replayed(stored.document, review.diff)
         # Before any rule is asked: one that only the moved ground breaks would hide the reason.
@@ -55,6 +68,11 @@ class ConfigChange:
             approval=Approval(actor, review.pk),
         )
         return {"version": row.version}
+
+
+def change_fault(review: ReviewRequest) -> str:
+    """Return why a change that waits cannot be approved as its author stands now; ``""`` when nothing is in the way."""
+    return author_fault(review, Action.CONFIG_WRITE)
 
 
 def _outcome(review: ReviewRequest, stored: StoredDocument) -> Outcome:

@@ -25,8 +25,9 @@ def change_open(
     action: str,
     reason: str,
 ) -> ReviewRequest:
-    """Queue a change of a node's document for approval, in the caller's transaction.
+    """Queue a change of a node's document for approval, in the caller's transaction, which has its document locked.
 
+    The same change of the same ground, asked for again by the same author while it waits, is the review that waits.
     ``awaits`` are the approvals that the author cannot give. ``reason`` has been cleaned.
     """
     judgement = outcome.judgement
@@ -51,6 +52,7 @@ def change_open(
         diff=list(outcome.operations),
         base=base,
         reason=reason,
+        once=True,
     )
 
 

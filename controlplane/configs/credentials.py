@@ -16,7 +16,7 @@ from django.db import transaction
 from controlplane.access.grants import Held, sends_to
 from controlplane.access.selectors import grants_held
 from controlplane.audit.services import audit_record
-from controlplane.configs.pointers import MISSING, Tokens, encode, get
+from controlplane.configs.pointers import MISSING, Operation, Tokens, decode, encode, get
 from controlplane.configs.references import Occurrence, occurrences, replace_texts
 from controlplane.configs.selectors import Effective, Link, effective_of
 from controlplane.configs.validation import ConfigWarning
@@ -181,9 +181,17 @@ def config_resolve(*, actor: Actor, chain: tuple[Link, ...], path: Tokens = ()) 
     return ResolvedConfig(found, document, _report(inside, credentials))
 
 
-def credential_warnings(node: Node, document: Mapping[str, Any]) -> list[ConfigWarning]:
-    """Return what a writer should know of the references in a node's own document. One query where it has any."""
-    listed = occurrences(document)
+def credential_warnings(
+    node: Node, document: Mapping[str, Any], operations: Sequence[Operation]
+) -> list[ConfigWarning]:
+    """Return what a writer should know of the references that ``operations`` brought into a node's own ``document``.
+
+    Those it held before are in the state report of its readers. One query where there are any.
+    """
+    written = {decode(operation["pointer"]) for operation in operations if "after" in operation}
+    listed = [
+        one for one in occurrences(document) if any(one.path[:end] in written for end in range(1, len(one.path) + 1))
+    ]
     if not listed:
         return []
     credentials = credentials_of(node.pk)

@@ -5,16 +5,22 @@ integrations they require) and ``entrance_agent``. A use is broken when what is 
 only what a write switches: what was broken before stays the business of whoever broke it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 from uuid import UUID
+
+import orjson
+from django.db.models import Exists, OuterRef, QuerySet
 
 from controlplane.configs.merge import merge
 from controlplane.configs.models import ConfigDocument
 from controlplane.configs.patterns import changed_at, seen
 from controlplane.configs.pointers import MISSING, Document, Tokens, encode, get, same
+from controlplane.configs.reach import MOST_NAMES, documents_below, is_list, mentioning, not_object
 from controlplane.configs.validation import ConfigWarning
 from controlplane.core.errors import FieldError, InvalidInput
 from controlplane.core.redaction import redact_text
@@ -36,6 +42,8 @@ _USES: Final[dict[str, tuple[str, str]]] = {
 _REQUIRES: Final = ("requires_integration", "requires_integrations", "required_integrations")
 #: Sections that are complete: what they do not define does not exist. Tools and skills also come with the installation.
 _COMPLETE: Final = ("agents", "integrations", "mcp_servers")
+#: Section of users → the members of an item there that name what it uses.
+_USING: Final[dict[str, tuple[str, ...]]] = {"agents": tuple(_USES), "tools": _REQUIRES, "skills": _REQUIRES}
 _SWITCHES: Final = ("enabled", "disabled")  # ``{"enabled": ["a"], "disabled": []}`` instead of a map of names
 
 
@@ -68,8 +76,8 @@ def check_dependencies(
 ) -> None:
     """Refuse a change of a node's effective configuration that breaks a use there or at a descendant.
 
-    Of the descendants only those are looked at whose own documents hold sections of :data:`SECTIONS`: the others have
-    what their parent has. No query unless such a section changes, else one or two.
+    Of the descendants only those are looked at whose own documents name what is switched, or what uses it or is used by
+    it: for the others it is as for the one above. No query unless something is switched, else at most five.
 
     Args:
         node: where the document changes.
@@ -203,19 +211,14 @@ def _went(use: Use, before: Document, after: Document) -> bool:
 
 
 def _broken_below(node: Node, before: Document, after: Document, chain: list[Level]) -> list[FieldError]:
-    own = _documents_below(node.pk)
+    own = _documents_that_may_break(node.pk, before, after)
     if not own:
         return []
-    below = (
-        NodeAncestor.objects.filter(ancestor_id=node.pk, depth__gt=0)
-        .order_by("depth", "descendant__slug")
-        .values_list("descendant_id", "descendant__parent_id", "descendant__slug")
-    )
     known: dict[UUID, tuple[Document, Document, list[Level]]] = {
         node.pk: (_only(before), _only(after), [Level(level.node, _only(level.document)) for level in chain])
     }
     errors: list[FieldError] = []
-    for node_id, parent_id, slug in below:  # parents come before their children
+    for node_id, parent_id, slug in _down_to(node.pk, own):  # parents come before their children
         found = known.get(parent_id) if parent_id else None
         if found is None:
             continue
@@ -232,10 +235,103 @@ def _broken_below(node: Node, before: Document, after: Document, chain: list[Lev
     return errors
 
 
-def _documents_below(node_id: UUID) -> dict[UUID, Document]:
-    rows = ConfigDocument.objects.filter(
-        node__above__ancestor_id=node_id, node__above__depth__gt=0, version__gt=0, document__has_any_keys=list(SECTIONS)
-    ).values_list("node_id", "document")
+def _documents_that_may_break(root: UUID, before: Document, after: Document) -> dict[UUID, Document]:
+    """Return the documents below with which a use may break, and those of the nodes between. At most four queries.
+
+    A use breaks where the item used changes, or the one that uses it. So a document matters that names such an item, or
+    one that uses it or is used by it, be it in another document; or that hides a whole section.
+    """
+    changed = switched_items(before, after)
+    if changed is None or len(changed) > MOST_NAMES:
+        return _held(documents_below(root).filter(document__has_any_keys=list(SECTIONS)))
+    if not changed:
+        return {}
+    related = changed | neighbours(changed, before, after)
+    whole = reduce(or_, [not_object((section,)) for section in SECTIONS if section != "entrance_agent"])
+    lists = reduce(or_, [is_list((section, key)) for section in ("tools", "skills") for key in _SWITCHES])
+    below = documents_below(root).filter(document__has_any_keys=list(SECTIONS))
+    own = _held(below.filter(mentioning(related) | whole | lists))
+    others = neighbours(changed, *own.values()) - related
+    if len(others) > MOST_NAMES:
+        return _held(below)
+    if others:
+        own |= _held(below.filter(mentioning(others)))
+    between = NodeAncestor.objects.filter(descendant_id__in=own, depth__gt=0).values("ancestor_id")
+    return own | _held(below.filter(node_id__in=between)) if own else own
+
+
+def _down_to(root: UUID, nodes: Collection[UUID]) -> Iterator[tuple[UUID, UUID | None, str]]:
+    """Yield the nodes below ``root`` that are in ``nodes`` or above one of them, level by level. One query."""
+    on_the_way = NodeAncestor.objects.filter(ancestor_id=OuterRef("descendant_id"), descendant_id__in=nodes)
+    below = NodeAncestor.objects.filter(Exists(on_the_way), ancestor_id=root, depth__gt=0)
+    rows = below.order_by("depth", "descendant__slug")
+    yield from rows.values_list("descendant_id", "descendant__parent_id", "descendant__slug")
+
+
+def switched_items(before: Document, after: Document) -> set[str] | None:
+    """Return the names of the items whose switches, uses or presence differ; ``None`` where a section as a whole does.
+
+    What an item holds besides, such as a prompt, breaks nothing.
+    """
+    names: set[str] = set()
+    for section in SECTIONS:
+        old, new = before.get(section, {}), after.get(section, {})
+        if section == "entrance_agent":
+            if not same(old, new):
+                names |= {section, *(value for value in (old, new) if isinstance(value, str))}
+            continue
+        if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+            if not same(old, new):
+                return None
+            continue
+        differ = {
+            name for name in old.keys() | new.keys() if _judged(section, old, name) != _judged(section, new, name)
+        }
+        if differ.intersection(_SWITCHES):
+            return None
+        names |= differ
+    return names
+
+
+def neighbours(names: set[str], *documents: Mapping[str, Any]) -> set[str]:
+    """Return what uses one of ``names`` in some documents, or is used by one, whether switched on or off."""
+    found: set[str] = set()
+    for document in documents:
+        for section, members in _USING.items():
+            items = document.get(section)
+            for name, item in items.items() if isinstance(items, Mapping) else ():
+                if isinstance(item, Mapping):
+                    used = set().union(*(_texts(item.get(member)) for member in members))
+                    if name in names or used & names:
+                        found |= {name, *used}
+        entrance = document.get("entrance_agent")
+        if isinstance(entrance, str) and entrance in names:
+            found.add("entrance_agent")
+    return found
+
+
+def _judged(section: str, items: Mapping[str, Any], name: str) -> str:
+    """Return in one text what of an item decides over uses; of an object also whether it is empty, so adds nothing."""
+    item = items.get(name, MISSING)
+    if item is MISSING:
+        return ""
+    if isinstance(item, Mapping) and name not in _SWITCHES:
+        told = {key: item[key] for key in ("enabled", *_USING.get(section, ())) if key in item}
+        return f"{bool(item)} {orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()}"
+    return orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _texts(value: Any) -> set[str]:
+    """Return every key and text in a value."""
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, Mapping):
+        return set(value).union(*(_texts(item) for item in value.values()))
+    return set().union(*map(_texts, value)) if isinstance(value, list) else set()
+
+
+def _held(documents: QuerySet[ConfigDocument]) -> dict[UUID, Document]:
+    rows = documents.values_list("node_id", "document")
     return {pk: _only(document) for pk, document in rows.iterator(chunk_size=200)}
 
 

@@ -76,7 +76,7 @@ def policy_create(
     path = _clean_pointer(pointer)
     if kind not in PolicyKind.values:
         raise invalid("/kind", "kind", f"This must be one of {', '.join(PolicyKind.values)}.")
-    _check_value(kind, value)
+    _check_value(kind, value, path)
     reason = clean_reason(reason)
     lock_organization(node)
     _require_admin(actor, node)
@@ -202,7 +202,7 @@ def _clean_pointer(pointer: Any) -> Tokens:
     return path
 
 
-def _check_value(kind: str, value: Any) -> None:
+def _check_value(kind: str, value: Any, path: Tokens) -> None:
     if kind not in _WITH_VALUE:
         if value is not None:
             raise invalid("/value", "policy_value", "A policy of this kind has no value.")
@@ -217,7 +217,10 @@ def _check_value(kind: str, value: Any) -> None:
         check_form({"value": value}, what="policy")
     except InvalidInput as error:
         raise invalid("/value", error.code, error.detail) from None
-    if redact_json(value) != value:
+    # Each as it would stand in a document: the name beside it may be what tells that it is a secret.
+    if any(
+        redact_json({path[-1]: item}) != {path[-1]: item} for item in (value if isinstance(value, list) else [value])
+    ):
         raise invalid("/value", "literal_secret", "This looks like a secret; policies hold none.")
 
 

@@ -99,8 +99,12 @@ def claims_store(*, actor: Actor, node: Node, document: Document, operations: Se
         Conflict: as :func:`claims_check`, also when another write took a claim a moment ago: the table's constraint
             decides, whoever commits first.
     """
-    if not touches_routing(operations):
-        return
+    if touches_routing(operations):
+        claims_renew(actor=actor, node=node, document=document)
+
+
+def claims_renew(*, actor: Actor, node: Node, document: Document) -> None:
+    """Bring the claims of ``node`` to what ``document`` names, whatever has changed. Errors as :func:`claims_store`."""
     claims = claims_in(document)
     own = RouteClaim.objects.filter(node=node)
     gone = [claim.pk for claim in own if (claim.kind, claim.key) not in claims]
@@ -119,7 +123,8 @@ def claims_store(*, actor: Actor, node: Node, document: Document, operations: Se
 def claims_release(nodes: Iterable[Node]) -> None:
     """Drop the claims of nodes whose documents the same transaction is about to replace.
 
-    So claims can change hands in any order, and even be swapped; :func:`claims_store` sets the new ones.
+    So claims can change hands in any order, and even be swapped; :func:`claims_store` sets the new ones, and
+    :func:`claims_renew` those of a document that is not replaced after all.
     """
     RouteClaim.objects.filter(node__in=[node.pk for node in nodes]).delete()
 

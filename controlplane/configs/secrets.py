@@ -1,9 +1,10 @@
-"""Where a document holds a literal secret: wherever redaction would take something out of it."""
+"""Where a document holds a literal secret: wherever redaction would take something out of it, in whatever form."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from controlplane.configs.pointers import Tokens, encode, same
+from controlplane.configs.pointers import Tokens, encode, get, same
+from controlplane.configs.secret_forms import secrets_by_form
 from controlplane.core.redaction import redact_json
 from controlplane.core.redaction.findings import MARKER_PATTERN
 
@@ -16,7 +17,11 @@ def literal_secrets(document: Mapping[str, Any], paths: Iterable[Tokens]) -> dic
     wanted = list(paths)
     relevant = _relevant(document, _branches(wanted))
     redacted = redact_json(relevant)
-    return {encode(place): rule for path in wanted for place, rule in _differences(relevant, redacted, path)}
+    found = {encode(place): rule for path in wanted for place, rule in _differences(relevant, redacted, path)}
+    for path in wanted:
+        for place, rule in secrets_by_form(get(document, path), path):
+            found.setdefault(encode(place), rule)
+    return found
 
 
 def _branches(paths: Iterable[Tokens]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from controlplane.configs.changes import change_open
-from controlplane.configs.impact import Impact, impact_of
+from controlplane.configs.impact import Impact, ImpactSearch
 from controlplane.configs.judging import approval_warnings
 from controlplane.configs.locks import lock_document, lock_organization
 from controlplane.configs.merge import patch_deep, patch_rfc7396
@@ -48,7 +48,8 @@ class WriteResult:
     """What a write did or, as a dry run, would do.
 
     ``stored`` is the document after it, in a dry run with the version and author it still has. ``operations`` is the
-    difference to the document before; where it is empty there is no new version. ``impact`` is for dry runs alone.
+    difference to the document before; where it is empty there is no new version. ``search`` is for dry runs alone: it
+    has not begun, so that whoever waits for it can be told how far it is; ``impact`` completes it.
     With ``review`` nothing was written: the change waits for somebody else to approve it.
     """
 
@@ -56,12 +57,16 @@ class WriteResult:
     operations: list[Operation]
     warnings: list[ConfigWarning]
     dry_run: bool = False
-    impact: Impact | None = None
+    search: ImpactSearch | None = None
     review: ReviewRequest | None = None
 
     @property
     def changed(self) -> bool:
         return bool(self.operations) and self.review is None
+
+    @property
+    def impact(self) -> Impact | None:
+        return self.search.run() if self.search else None
 
 
 def config_replace(
@@ -163,9 +168,9 @@ def _foresee(request: _Request, edit: Edit) -> WriteResult:
     outcome = outcome_of(before, edit, request.if_match)
     claims_check(actor=request.actor, node=node, document=outcome.document, operations=outcome.operations)
     warnings = [*outcome.warnings, *approval_warnings(_awaits(request, outcome))]
-    impact = impact_of(node, before.document, outcome.document)
+    search = ImpactSearch(node, before.document, outcome.document)
     after = replace(before, document=outcome.document)
-    return WriteResult(after, outcome.operations, warnings, dry_run=True, impact=impact)
+    return WriteResult(after, outcome.operations, warnings, dry_run=True, search=search)
 
 
 @transaction.atomic

@@ -60,7 +60,7 @@ def outcome_of(before: StoredDocument, edit: Edit, if_match: str | None = None) 
     after = edit(before.document)
     operations = diff(before.document, after)
     if not operations:
-        return Outcome(after, operations, _warnings(before.node, after), None)
+        return Outcome(after, operations, _warnings(before.node, after, operations), None)
     check_document(after)
     check_secrets(after, operations)
     check_references(operations)
@@ -68,11 +68,11 @@ def outcome_of(before: StoredDocument, edit: Edit, if_match: str | None = None) 
     judgement = judge(node=before.node, before=before.document, after=after)
     after = judgement.document
     operations = diff(before.document, after)
-    return Outcome(after, operations, [*_warnings(before.node, after), *judgement.warnings], judgement)
+    return Outcome(after, operations, [*_warnings(before.node, after, operations), *judgement.warnings], judgement)
 
 
-def _warnings(node: Node, document: Document) -> list[ConfigWarning]:
-    return [*warnings_for(document), *credential_warnings(node, document)]
+def _warnings(node: Node, document: Document, operations: list[Operation]) -> list[ConfigWarning]:
+    return [*warnings_for(document), *credential_warnings(node, document, operations)]
 
 
 def stored_in(node: Node, row: ConfigDocument) -> StoredDocument:

@@ -16,6 +16,7 @@ from controlplane.core.errors import AppError, Conflict, NotFound, PermissionDen
 from controlplane.core.redaction import redact_text
 from controlplane.core.text import single_line
 from controlplane.orgs.models import Node
+from controlplane.reviews.authors import author_mark
 from controlplane.reviews.kinds import kind_of
 from controlplane.reviews.metrics import review_transitions_total
 from controlplane.reviews.models import ReviewRequest, ReviewState
@@ -39,8 +40,11 @@ def review_open(
     evidence: Iterable[Any] = (),
     reason: str = "",
     lifetime: timedelta = LIFETIME,
+    once: bool = False,
 ) -> ReviewRequest:
     """Queue something for approval, in the transaction of the caller, who has checked that ``actor`` may ask for it.
+
+    With ``once`` a request that is open already is returned in place of a second one like it.
 
     Args:
         actor: the author.
@@ -49,6 +53,8 @@ def review_open(
         snapshot, diff, base, evidence: JSON, see :class:`ReviewRequest`; free of secrets.
         reason: why, for the reviewer; ≤ 500 characters, one line; redacted.
         lifetime: after which the request expires.
+        once: the same author with the same credential asking for the same ``diff`` on the same ``base`` asks once; the
+            open request keeps its reason and its end. The caller holds a lock that two such requests cannot both hold.
 
     Raises:
         InvalidInput: a rule of the reason.
@@ -57,6 +63,13 @@ def review_open(
     if not connection.in_atomic_block:
         raise RuntimeError("review_open must run inside the transaction of the act it queues")
     now = clock.now()
+    reason = clean_reason(reason)
+    base = base | author_mark(actor)
+    if once:
+        base |= {"request": digest_of([diff, base])}
+        found = _open_already(actor, node, kind, base["request"], now)
+        if found is not None:
+            return found
     review = ReviewRequest(
         organization_id=node.organization_id,
         node=node,
@@ -64,7 +77,7 @@ def review_open(
         requested_by=actor.principal,
         requested_label=actor.label[:200],
         channel=actor.channel.value,
-        reason=clean_reason(reason),
+        reason=reason,
         snapshot=snapshot,
         diff=diff,
         evidence=list(evidence),
@@ -77,6 +90,19 @@ def review_open(
     _audit(actor, review, "open", reason=review.reason)
     review_transitions_total.labels(kind, "opened").inc()
     return review
+
+
+def _open_already(actor: Actor, node: Node, kind: str, request: str, now: datetime) -> ReviewRequest | None:
+    # Locked: of a request that is being withdrawn right now, only what it has become is an answer.
+    same = ReviewRequest.objects.select_for_update().filter(
+        node=node,
+        kind=kind,
+        requested_by=actor.principal,
+        state=ReviewState.PENDING,
+        expires_at__gt=now,
+        base__request=request,
+    )
+    return same.first()
 
 
 def review_approve(*, actor: Actor, review: ReviewRequest, reason: str = "") -> ReviewRequest:

@@ -1,12 +1,10 @@
 """Grants of credentials: who holds what, for which hosts; who may pass it on; what ends with what."""
 
 import json
-from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.management import CommandError, call_command
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
@@ -14,13 +12,13 @@ from pytest_django import DjangoAssertNumQueries
 from controlplane.access.grants import Held, canonical_host, host_covers, host_matches, host_pattern, sends_to
 from controlplane.access.models import CredentialGrant
 from controlplane.access.selectors import grants_held
-from controlplane.access.services import credential_entrust, credential_grant, credential_revoke
+from controlplane.access.services import credential_entrust, credential_revoke
 from controlplane.audit.models import AuditEvent
 from controlplane.audit.selectors import audit_verify
-from controlplane.core.actor import Actor, Role
+from controlplane.core.actor import Role
 from controlplane.core.errors import AppError, InvalidInput, NotFound, PermissionDenied
-from controlplane.orgs.models import Node
 from controlplane.orgs.services import node_move
+from tests.access.support import NAME, admin_of, give, holders, holds
 from tests.factories import (
     Tree,
     actor_for_token,
@@ -30,7 +28,6 @@ from tests.factories import (
     make_admin_token,
     make_grant,
     make_node,
-    make_team_token,
     make_tree,
     make_user,
 )
@@ -38,26 +35,7 @@ from tests.support.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
-NAME = "OPENSRE_CRED_DB"
 HOST = "db.example.com"
-
-
-def holds(node: Node, name: str = NAME, host: str | None = None) -> bool:
-    held = grants_held(node.pk)
-    return held.holds(name) if host is None else held.holds(name, sends_to(host))
-
-
-def holders(tree: Tree, host: str | None = None) -> set[str]:
-    nodes = (tree.root, tree.engineering, tree.payments, tree.platform)
-    return {node.slug for node in nodes if holds(node, host=host)}
-
-
-def give(actor: Actor, node: Node, hosts: list[str] | None = None, **fields: Any) -> CredentialGrant:
-    return credential_grant(actor=actor, node=node, name=NAME, hosts=hosts or [], **fields)
-
-
-def admin_of(node: Node) -> Actor:
-    return actor_for_user(make_user(node, Role.ADMIN))
 
 
 def test_entrust__inherited__every_node_of_this_organization_holds_it(tree: Tree, other_tree: Tree) -> None:
@@ -257,98 +235,6 @@ def test_grants_held__however_many__one_query_and_two(
         assert len(grants_held(tree.payments.pk).names()) == 5
     with django_assert_num_queries(1):
         assert len(grants_held(tree.payments.pk, lineage).names()) == 5
-
-
-def test_list__own_above_and_operators__with_what_counts_here(tree: Tree) -> None:
-    entrust(tree.root, NAME, [HOST], inherited=False)
-    give(tree.system, tree.engineering, inherited=False)
-    give(admin_of(tree.engineering), tree.payments)
-    body = api_client(token=make_team_token(tree.payments)).get("/api/v1/orgs/demo/nodes/payments/grants").json()
-
-    assert [(one["node"], one["given_from"], one["inherited"], one["counts"]) for one in body["results"]] == [
-        (None, None, False, False),
-        ("engineering", "demo", False, False),
-        ("payments", "engineering", True, True),
-    ]
-    assert {one["name"] for one in body["results"]} == {NAME}
-    assert body["results"][0]["hosts"] == [HOST]
-    assert body["next"] is None
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ({"name": NAME, "hosts": [HOST]}, 201, None),
-        ({"name": NAME, "hosts": ["b.example.com"]}, 403, "hosts_not_held"),
-        ({"name": "OPENSRE_CRED_UNKNOWN"}, 403, "credential_not_held"),
-        ({"name": "SECRET_KEY"}, 403, "credential_not_held"),
-        ({"name": "no name"}, 422, "credential_name"),
-        ({}, 422, None),
-        ({"name": NAME, "inherited": "true"}, 422, None),
-        ({"name": NAME, "value": "x"}, 422, "unknown_member"),
-        ({"name": NAME, "hosts": "db"}, 422, None),
-        ({"name": NAME, "hosts": ["a"] * 51}, 422, None),
-    ],
-)
-def test_post__by_the_owner__answer(tree: Tree, body: dict[str, Any], status: int, code: str | None) -> None:
-    entrust(tree.root, NAME, [HOST])
-    client = api_client(user=make_user(tree.root, Role.OWNER))
-    response = client.post("/api/v1/orgs/demo/nodes/payments/grants", body, format="json")
-
-    assert response.status_code == status
-    assert code is None or response.json()["code"] == code
-    made = CredentialGrant.objects.filter(node=tree.payments)
-    assert [str(one.pk) for one in made] == ([response.json()["id"]] if status == 201 else [])
-
-
-def test_delete__grant_of_another_node__404_and_still_there(tree: Tree) -> None:
-    grant = make_grant(tree.platform, NAME)
-    client = api_client(user=make_user(tree.root, Role.OWNER))
-    for pk in (grant.pk, uuid4()):
-        assert client.delete(f"/api/v1/orgs/demo/nodes/payments/grants/{pk}").status_code == 404
-    assert holds(tree.platform)
-
-
-def command(*arguments: str) -> tuple[str, str]:
-    out, err = StringIO(), StringIO()
-    call_command("credentials", *arguments, stdout=out, stderr=err)
-    return out.getvalue(), err.getvalue()
-
-
-def test_command__grant_list_revoke__audited_as_the_system(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAME, "hunter2-value")
-    line = f"demo  {NAME}  set  *.example.com, {HOST}\n"
-    assert command("grant", "demo", NAME, "--host", HOST, "--host", "*.example.com") == (line, "")
-    assert command("list") == command("list", "demo") == (line, "")
-    assert holders(tree, HOST) == {"demo", "engineering", "payments", "platform"}
-    give(tree.system, tree.payments, [HOST])
-    assert command("revoke", "demo", NAME) == (f"{NAME} taken back from demo, with 1 grants below\n", "")
-    assert command("list") == ("", "")
-    rows = AuditEvent.objects.filter(actor="system:credentials").order_by("org_seq")
-    assert [row.action for row in rows] == ["credential.grant", "credential.revoke", "credential.revoke"]
-    assert "hunter2" not in str([(row.before_json, row.after_json) for row in AuditEvent.objects.all()])
-
-
-def test_command__not_allowed_and_no_host__said(tree: Tree) -> None:
-    out, err = command("grant", "demo", "DB_PASSWORD", "--root-only")
-    assert out == "demo  DB_PASSWORD  not allowed  no host, the root only\n"
-    assert "not allowed by CREDENTIAL_ENV_ALLOW" in err
-    assert "Without --host" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("grant", "ghost", NAME), "no organization"),
-        (("revoke", "demo", NAME), "was not given"),
-        (("grant", "demo", "SECRET_KEY"), "protected_credential"),
-        (("grant", "demo", NAME, "--host", "http://x"), "hosts"),
-    ],
-)
-def test_command__mistake__said_and_nothing_granted(tree: Tree, arguments: tuple[str, ...], words: str) -> None:
-    with pytest.raises(CommandError, match=words):
-        command(*arguments)
-    assert not CredentialGrant.objects.exists()
 
 
 def test_host_pattern__spellings__one_form() -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from controlplane.configs.models import ConfigDocument
 from controlplane.configs.policy_services import policy_create
 from controlplane.configs.services import config_patch
-from tests.browser.support import Site
+from tests.browser.support import Site, fits
 from tests.factories import Tree
 from tests.web.support import Person
 
@@ -44,10 +44,11 @@ def test_change__edit_preview_approval_history_rollback(
 
     admin.goto(BASE)
     admin.get_by_role("link", name="Change /limits/max_turns").click()
-    value = admin.get_by_label("Value, as JSON")
-    expect(value).to_have_value("20")
-    value.fill("30")
-    admin.get_by_role("button", name="Preview").first.click()
+    turns = admin.get_by_label("Max turns", exact=True)
+    expect(turns).to_have_value("20")
+    expect(admin.get_by_label("Wall clock (seconds)")).to_have_attribute("placeholder", "900")
+    turns.fill("30")
+    admin.get_by_role("button", name="Preview").click()
     expect(admin.locator(".change")).to_have_count(1)
     assert "/limits/max_turns" in changes(admin)[0]
     admin.get_by_role("button", name="Request approval").click()
@@ -87,6 +88,7 @@ def test_edit__an_error_leads_to_its_line_and_a_place_says_what_it_means(
 ) -> None:
     page = site.visit(ada)
     page.goto(f"{BASE}/edit")
+    page.get_by_role("link", name="JSON").click()
     page.get_by_label("Place").fill("/limits/wall_clock_s")
     expect(page.locator("[data-setting-hint]")).to_contain_text("Seconds a run may take.")
     text = page.get_by_label("JSON", exact=True)
@@ -100,14 +102,51 @@ def test_edit__an_error_leads_to_its_line_and_a_place_says_what_it_means(
 
 def test_edit__keyboard_alone__sets_a_value(site: Site, guarded: Tree, ada: Person) -> None:
     page = site.visit(ada)
-    page.goto(f"{BASE}/edit?pointer=/entrance_agent")
-    page.get_by_label("Value, as JSON").focus()
-    page.keyboard.type("null")
-    page.keyboard.press("Tab")
+    page.goto(f"{BASE}/edit?section=general")
+    page.get_by_label("Runtime: Kind").focus()
+    page.keyboard.type("builtin")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Preview")).to_be_visible()
     page.get_by_label("Reason").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Saved as version 2: 1 place changed.")).to_be_visible()
-    assert document(guarded) == {"limits": {"max_turns": 20}, "entrance_agent": None}
+    assert document(guarded) == {"limits": {"max_turns": 20}, "runtime": {"kind": "builtin"}}
+
+
+WIDTHS = [(1280, "light"), (390, "dark")]
+
+
+@pytest.mark.parametrize(("width", "scheme"), WIDTHS, ids=["wide", "narrow"])
+def test_form__errors_at_the_field_reset_and_a_new_agent(
+    site: Site, guarded: Tree, ada: Person, width: int, scheme: Any
+) -> None:
+    policy_create(actor=guarded.system, node=guarded.root, pointer="/limits/wall_clock_s", kind="locked")
+    page = site.visit(ada, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.goto(f"{BASE}/edit?section=limits")
+    expect(page.get_by_label("Wall clock (seconds)")).to_be_disabled()
+    expect(page.get_by_text(f"Locked by {guarded.root.slug}")).to_be_visible()
+    expect(page.get_by_text(f"{guarded.root.slug} approves").first).to_be_visible()
+    page.get_by_label("Max tokens").fill("0")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("link", name="Max tokens").click()
+    expect(page.locator(".setting", has=page.get_by_label("Max tokens"))).to_contain_text("greater than or equal to 1")
+    expect(page.get_by_label("Max tokens")).to_have_value("0")
+    assert fits(page)
+    page.get_by_label("Max tokens").fill("")
+    page.get_by_label("Reset to inherited: Max turns").check()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".change")).to_have_count(1)
+    page.get_by_role("button", name="Back to editing").click()
+    expect(page.get_by_label("Reset to inherited: Max turns")).to_be_checked()
+
+    page.get_by_role("link", name="Agents", exact=True).click()
+    page.get_by_label("Name", exact=True).fill("helper")
+    page.get_by_role("button", name="Fill it in").click()
+    page.get_by_label("Model").fill("sonnet")
+    page.get_by_label("Enabled").select_option("false")
+    assert fits(page)
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved as version 2: 2 places changed.")).to_be_visible()
+    assert document(guarded)["agents"] == {"helper": {"model": "sonnet", "enabled": False}}

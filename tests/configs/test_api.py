@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.urls import get_resolver
 from drf_spectacular.generators import SchemaGenerator
 from pytest_django import DjangoAssertNumQueries
@@ -28,6 +29,15 @@ def client(tree: Tree) -> APIClient:
 def send(client: APIClient, method: str, path: str, raw: bytes | str, content_type: str = "application/json") -> Any:
     """Send a raw body."""
     return client.generic(method, path, raw, content_type=content_type)  # type: ignore[arg-type]  # bytes pass too
+
+
+def streamed(response: Any) -> list[Any]:
+    """Return the lines of an answer that is streamed."""
+
+    async def collected() -> bytes:
+        return b"".join([part async for part in response.streaming_content])
+
+    return [json.loads(line) for line in async_to_sync(collected)().splitlines()]
 
 
 def test_document__untouched__empty_at_version_zero(client: APIClient) -> None:
@@ -116,6 +126,34 @@ def test_dry_run__answers_the_impact_and_writes_nothing(client: APIClient, tree:
     assert body["warnings"][0]["code"] == "unknown_section"
     assert body["document"] == {"new": 1}
     assert versions(tree.engineering) == []
+
+
+def test_dry_run__lines_asked_for__progress_and_the_answer_last(
+    client: APIClient, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.configs.impact.STEP_NODES", 1)
+    monkeypatch.setattr("controlplane.configs.foreseeing.INTERVAL_S", 0)
+    put(tree.payments, {"new": 2})
+    url = "/api/v1/orgs/demo/nodes/demo/config?dry_run=true"
+    plain = client.patch(url, {"new": 1}, format="json").json()
+
+    response = client.patch(url, {"new": 1}, format="json", HTTP_ACCEPT="application/x-ndjson")
+    assert (response.status_code, response["Content-Type"]) == (200, "application/x-ndjson")
+    *progress, last = streamed(response)
+    assert [line["progress"] for line in progress] == [
+        {"done": done, "total": 3, "affected": affected} for done, affected in ((1, 1), (2, 1), (3, 2))
+    ]
+    assert last == plain
+    assert last["affected"] == {"count": 2, "slugs": ["engineering", "platform"]}
+    assert versions(tree.root) == []
+
+
+def test_dry_run__lines_asked_for_and_refused__the_problem_as_ever(client: APIClient) -> None:
+    response = client.put(
+        f"{CONFIG}?dry_run=true", {"limits": {"max_turns": 0}}, format="json", HTTP_ACCEPT="application/x-ndjson"
+    )
+    assert (response.status_code, response["Content-Type"]) == (422, "application/problem+json")
+    assert response.json()["code"] == "invalid_section"
 
 
 def test_effective__with_provenance__sources_of_every_leaf(client: APIClient, tree: Tree) -> None:

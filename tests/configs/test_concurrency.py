@@ -1,7 +1,10 @@
 """Several writers at once, on connections of their own."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from threading import Barrier
 from typing import Any
 
@@ -10,11 +13,11 @@ from django.db import OperationalError, connection, transaction
 
 from controlplane.configs.locks import lock_document
 from controlplane.configs.models import ConfigDocument, ConfigVersion
-from controlplane.configs.services import config_patch
 from controlplane.orgs.models import Node
 from controlplane.orgs.services import node_move
 from tests.configs.support import patch, put, stored, versions
 from tests.factories import Tree, make_tree
+from tests.support.processes import ROOT, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WRITERS = 4
@@ -23,6 +26,18 @@ WRITERS = 4
 @pytest.fixture
 def tree() -> Tree:
     return make_tree()
+
+
+@contextmanager
+def config_writer(node: Node, index: int, *, keys: int) -> Iterator[Any]:
+    """Run a process that waits for a line and then patches some keys of its own; see the module it runs."""
+    command = [sys.executable, "-m", "tests.support.config_writer", str(node.pk), str(index), str(keys)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdin=pipe, stdout=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def at_once(job: Callable[[int], Any]) -> list[Any]:
@@ -45,12 +60,14 @@ def elsewhere(job: Callable[[], Any]) -> Any:
         connection.close()
 
 
-def test_patch__example_24__hundred_distinct_keys_from_four_writers_all_survive(tree: Tree) -> None:
-    def write(index: int) -> None:
-        for number in range(25):
-            config_patch(actor=tree.system, node=tree.payments, patch={"k": {f"{index}-{number}": number}})
-
-    at_once(write)
+def test_patch__example_24__hundred_distinct_keys_from_four_processes_all_survive(tree: Tree) -> None:
+    with ExitStack() as stack:
+        writers = [stack.enter_context(config_writer(tree.payments, index, keys=25)) for index in range(WRITERS)]
+        assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * WRITERS
+        for writer in writers:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        assert [writer.wait(60) for writer in writers] == [0] * WRITERS
 
     assert stored(tree.payments) == {
         "k": {f"{index}-{number}": number for index in range(WRITERS) for number in range(25)}

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
-from controlplane.configs.dependencies import check_dependencies, uses_in
+from controlplane.configs.dependencies import _newly_broken, check_dependencies, uses_in
+from controlplane.configs.merge import merge_all
 from controlplane.configs.models import ConfigDocument
 from controlplane.configs.pointers import Document
 from controlplane.configs.sections import DocumentSchema
@@ -179,17 +182,25 @@ def test_write_above__that_breaks_a_team__refused_naming_the_team(tree: Tree) ->
     assert patch(tree.root, {"tools": {"think": False}}).changed
 
 
-def test_write_above__many_teams__a_fixed_number_of_queries(
+def test_write_above__many_teams__reads_only_those_that_name_what_is_switched(
     tree: Tree, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     teams = [make_node(tree.engineering, f"team-{index}") for index in range(10)]
     for team in teams:
         put(team, {"agents": {"planner": {"enabled": True, "tools": {"think": True}}}})
+    put(teams[3], {"agents": {"helper": {"enabled": True, "tools": {"other": True}}}})
     levels: list[tuple[str, Document]] = [("demo", {"tools": {"other": False}})]
-    with django_assert_num_queries(2):  # documents below, the tree below
-        check_dependencies(node=tree.root, levels=levels, before={}, after={"tools": {"other": False}})
     with django_assert_num_queries(0):  # nothing that anybody could use changes
         check_dependencies(node=tree.root, levels=levels, before={}, after={"limits": {"max_turns": 3}})
+        worded: Document = {"agents": {"planner": {"prompt": {"system": "Look."}}}}
+        said: Document = {"agents": {"planner": {"prompt": {"system": "Look closely."}}}}
+        check_dependencies(node=tree.root, levels=levels, before=worded, after=said)
+    with django_assert_num_queries(1):  # nobody below names it
+        check_dependencies(node=tree.root, levels=levels, before={}, after={"tools": {"unused": False}})
+    with CaptureQueriesContext(connection) as queries, pytest.raises(InvalidInput) as caught:
+        check_dependencies(node=tree.root, levels=levels, before={}, after={"tools": {"other": False}})
+    assert [error.detail.split(" uses")[0] for error in caught.value.errors] == ["agent 'helper' at team-3"]
+    assert len(queries) == 4  # those that name it, those that name "helper", what is between, the way down
 
 
 NAMES = st.sampled_from(["a", "b", "enabled", "*"])
@@ -219,6 +230,47 @@ def test_check__any_shapes__refuses_or_passes_and_an_unchanged_document_always_p
         return
     assert refusal.code == "dependency_broken"
     assert all(one.pointer.startswith("/") for one in refusal.errors)
+
+
+SWITCHED: st.SearchStrategy[Any] = st.sampled_from([
+    None, {"t": True}, {"t": False}, {"t": None}, {"t": {"enabled": True, "requires_integration": "i"}},
+    {"t": {"note": 1}}, {"t": {}}, {"enabled": ["u"]}, {"disabled": ["t"]},
+])  # fmt: skip
+USES: dict[str, st.SearchStrategy[Any]] = {
+    "enabled": st.booleans(),
+    "sub_agents": st.dictionaries(st.sampled_from(["a", "b"]), st.booleans(), max_size=1),
+    "tools": st.sampled_from([{"t": True}, {"t": False}, ["t"], {"enabled": ["t", "u"], "disabled": []}, None]),
+    "integrations": st.sampled_from([{"i": True}, "i", {"i": {"enabled": False}}]),
+}
+AGENTS = st.dictionaries(st.sampled_from(["a", "b"]), st.none() | st.fixed_dictionaries({}, optional=USES), max_size=2)
+LINKED_SECTIONS: dict[str, st.SearchStrategy[Any]] = {
+    "agents": st.none() | AGENTS,
+    "tools": SWITCHED,
+    "integrations": st.sampled_from([None, *({"i": value} for value in ({"enabled": True}, {"enabled": False}, None))]),
+    "entrance_agent": st.sampled_from(["a", "b", None]),
+}
+LINKED: st.SearchStrategy[Document] = st.fixed_dictionaries({}, optional=LINKED_SECTIONS)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(documents=st.lists(LINKED, min_size=4, max_size=4), change=LINKED)
+def test_write_above__any_documents__refused_exactly_where_a_look_at_every_node_finds_a_break(
+    tree: Tree, documents: list[Document], change: Document
+) -> None:
+    root, group, payments, platform = documents
+    for node, document in zip((tree.engineering, tree.payments, tree.platform), documents[1:], strict=True):
+        ConfigDocument.objects.update_or_create(node=node, defaults={"document": document, "version": 1})
+    chains: tuple[list[Document], ...] = ([], [group], [group, payments], [group, platform])
+    breaks = [_newly_broken(merge_all([root, *chain]), merge_all([change, *chain])) for chain in chains]
+
+    refusal = None
+    try:
+        before, after = merge_all([root]), merge_all([change])
+        check_dependencies(node=tree.root, levels=[("demo", change)], before=before, after=after)
+    except InvalidInput as error:
+        refusal = error
+
+    assert (refusal is not None) == any(breaks)
 
 
 # ---- the schema of these sections ----

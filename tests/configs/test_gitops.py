@@ -9,118 +9,22 @@ from django.db import transaction
 from hypothesis import given
 
 from controlplane.audit.models import AuditEvent
-from controlplane.configs.gitops.applying import Applied, config_apply, config_rehearse
+from controlplane.configs.gitops.applying import config_apply, config_rehearse
 from controlplane.configs.gitops.files import read_tree, write_tree
 from controlplane.configs.gitops.plans import plan_of, tree_of
 from controlplane.configs.gitops.rendering import rendered
-from controlplane.configs.gitops.yaml_text import dump, load
 from controlplane.configs.models import ConfigDocument, ConfigVersion, RouteClaim
 from controlplane.configs.policy_services import policy_create
-from controlplane.core.actor import Actor, Role
-from controlplane.core.errors import AppError, InvalidInput, NotFound, PermissionDenied
+from controlplane.core.actor import Role
+from controlplane.core.errors import InvalidInput, NotFound, PermissionDenied
 from controlplane.orgs.models import Node
-from controlplane.orgs.services import node_archive
 from controlplane.reviews.models import ReviewRequest
+from tests.configs.gitops_support import Files, state
 from tests.configs.strategies import DOCUMENTS, PROPERTY
 from tests.configs.support import patch, put, stored, versions
 from tests.factories import Tree, actor_for_user, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-class Files:
-    """The files of an organization in a folder, to be edited."""
-
-    def __init__(self, tree: Tree, folder: Path) -> None:
-        self.tree, self.folder = tree, folder
-
-    def export(self, *, prune: bool = False) -> tuple[int, list[str]]:
-        return write_tree(self.folder, tree_of(self.tree.organization), prune=prune)
-
-    def path(self, *slugs: str) -> Path:
-        return self.folder.joinpath(*slugs, "node.yaml")
-
-    def edit(self, *slugs: str, **members: Any) -> None:
-        path = self.path(*slugs)
-        data = (
-            load(path.read_text("utf-8")) if path.exists() else {"slug": slugs[-1], "name": slugs[-1], "kind": "team"}
-        )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump(data | members), "utf-8")
-
-    def apply(self, *, actor: Actor | None = None, **options: Any) -> Applied:
-        tree = read_tree(self.folder)
-        actor = actor or self.tree.system
-        return config_apply(actor=actor, organization=self.tree.organization, tree=tree, **options)
-
-    def plan(self, **options: Any) -> Applied:
-        tree = read_tree(self.folder)
-        return config_rehearse(actor=self.tree.system, organization=self.tree.organization, tree=tree, **options)
-
-    def refused(self, **options: Any) -> AppError:
-        """Return the error of an apply that has to change nothing."""
-        before = state(self.tree)
-        with pytest.raises(AppError) as caught, transaction.atomic():
-            self.apply(**options)
-        assert state(self.tree) == before
-        return caught.value
-
-
-def state(tree: Tree) -> Any:
-    nodes = Node.objects.filter(organization=tree.organization).order_by("slug")
-    return (
-        list(nodes.values_list("slug", "name", "parent__slug", "archived_at")),
-        list(ConfigDocument.objects.order_by("node_id").values_list("node_id", "version", "document")),
-        list(RouteClaim.objects.order_by("kind", "key").values_list("kind", "key", "node_id")),
-        AuditEvent.objects.count(),
-    )
-
-
-@pytest.fixture
-def files(tree: Tree, tmp_path: Path) -> Files:
-    put(tree.root, {"limits": {"max_turns": 10}})
-    put(tree.payments, {"agents": {"a": {"model": "m"}}, "empty": {}})
-    made = Files(tree, tmp_path)
-    made.export()
-    return made
-
-
-def test_export__an_organization__one_file_a_node_in_folders_by_tree(files: Files) -> None:
-    found = sorted(one.relative_to(files.folder).as_posix() for one in files.folder.rglob("*") if one.is_file())
-    assert found == [
-        "demo/engineering/node.yaml",
-        "demo/engineering/payments/node.yaml",
-        "demo/engineering/platform/node.yaml",
-        "demo/node.yaml",
-    ]
-    assert files.path("demo").read_text("utf-8") == (
-        "format: 1\norganization: demo\nslug: demo\nname: Demo\nkind: org\ndocument:\n  limits:\n    max_turns: 10\n"
-    )
-    assert files.path("demo", "engineering", "platform").read_text("utf-8") == (
-        "format: 1\nslug: platform\nname: Platform\nkind: team\ndocument: {}\n"
-    )
-
-
-def test_export__again__writes_nothing_and_plans_nothing(files: Files) -> None:
-    assert files.export() == (0, [])
-    before = state(files.tree)
-    applied = files.plan(prune=True)
-    assert applied.plan.changes == ()
-    assert "no changes" in rendered(applied)
-    assert files.apply().plan.changes == ()
-    assert state(files.tree) == before
-
-
-def test_export__file_that_says_the_same_with_comments__left_as_it_is(files: Files) -> None:
-    path = files.path("demo")
-    text = (
-        "# why\norganization: demo\nkind: org\nname: Demo\nslug: demo\nformat: 1\ndocument: {limits: {max_turns: 10}}\n"
-    )
-    path.write_text(text, "utf-8")
-    assert files.export() == (0, [])
-    put(files.tree.root, {"limits": {"max_turns": 11}})
-    assert files.export() == (1, [])
-    assert "# why" not in path.read_text("utf-8")
 
 
 def test_round_trip__any_documents__plan_says_no_change(tree: Tree, tmp_path: Path) -> None:
@@ -213,13 +117,6 @@ def test_apply__moved_renamed_and_archived_node__as_the_files_say(files: Files) 
     assert Node.objects.get(slug="platform").archived_at is None
 
 
-def test_export__archived_node__reads_back_as_it_is(files: Files) -> None:
-    node_archive(actor=files.tree.system, node=files.tree.payments)
-    files.export()
-    assert "archived: true" in files.path("demo", "engineering", "payments").read_text("utf-8")
-    assert files.plan().plan.changes == ()
-
-
 def test_apply__one_bad_document__nothing_at_all(files: Files) -> None:
     files.edit("demo", document={"limits": {"max_turns": 20}})
     files.edit("demo", "engineering", "platform", document={"limits": {"max_turns": "many"}})
@@ -294,92 +191,6 @@ def test_apply__route_of_a_pruned_node__taken_over(files: Files) -> None:
     assert dict(RouteClaim.objects.values_list("key", "node__slug")) == {"a": "payments"}
 
 
-@pytest.mark.parametrize(
-    ("members", "code"),
-    [
-        ({"kind": "org"}, "kind"),
-        ({"kind": "group"}, "kind_fixed"),
-        ({"slug": "other"}, "folder"),
-        ({"slug": "Not a slug"}, "slug"),
-        ({"name": 1}, "name"),
-        ({"archived": "no"}, "archived"),
-        ({"document": []}, "document"),
-        ({"documnet": {}}, "unknown_member"),
-        ({"organization": "demo"}, "organization"),
-        ({"policies": [{"kind": "locked"}]}, "reserved"),
-        ({"grants": ["X"]}, "reserved"),
-        ({"format": 2}, "format"),
-    ],
-)
-def test_read__file_that_breaks_a_rule__named_with_the_rule(files: Files, members: dict[str, Any], code: str) -> None:
-    files.edit("demo", "engineering", "payments", **members)
-    error = files.refused()
-    assert error.code == "invalid_tree"
-    assert code in {one.code for one in error.errors}
-    assert {one.pointer for one in error.errors} == {"demo/engineering/payments/node.yaml"}
-
-
-def test_read__no_document__is_no_empty_one(files: Files) -> None:
-    path = files.path("demo", "engineering", "payments")
-    path.write_text("slug: payments\nname: Payments\nkind: team\n", "utf-8")
-    assert [one.code for one in files.refused().errors] == ["document"]
-
-
-def test_read__odd_things_in_the_folder__refused_or_none_of_ours(files: Files) -> None:
-    (files.folder / "README.md").write_text("hello")
-    (files.folder / ".git").mkdir()
-    (files.folder / ".git" / "x.yaml").write_text("a: [")
-    (files.folder / "docs").mkdir()
-    assert files.apply().plan.changes == ()
-
-    team = files.path("demo", "engineering", "payments")
-    team.with_name("nodes.yaml").write_text("a: 1")
-    (files.folder / "demo" / "lost" / "team").mkdir(parents=True)
-    (files.folder / "demo" / "lost" / "team" / "node.yaml").write_text("slug: team")
-    files.path("demo", "engineering", "platform").write_bytes(b"name: \xff")
-    (files.folder / "demo" / "link").symlink_to(files.folder)
-    found = {(one.pointer, one.code) for one in files.refused().errors}
-    assert found == {
-        ("demo/engineering/payments/nodes.yaml", "unknown_file"),
-        ("demo/lost/team/node.yaml", "no_parent"),
-        ("demo/engineering/platform/node.yaml", "not_utf8"),
-        ("demo/link", "link"),
-    }
-
-
-def test_read__one_slug_in_two_places__refused(files: Files) -> None:
-    files.edit("demo", "payments", name="Twice", document={})
-    error = files.refused()
-    assert [(one.pointer, one.code) for one in error.errors] == [("demo/payments/node.yaml", "slug_taken")]
-
-
-def test_read__nothing_or_several_organizations__asks_which(files: Files, other_tree: Tree, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="it has: none"):
-        read_tree(tmp_path / "demo" / "engineering" / "payments")
-    write_tree(files.folder, tree_of(other_tree.organization))
-    with pytest.raises(InvalidInput, match="Name the organization; it has: demo, rival"):
-        read_tree(files.folder)
-    assert read_tree(files.folder, organization="rival").organization == "rival"
-
-
-def test_export__stale_files__refused_or_pruned(files: Files) -> None:
-    files.edit("demo", "engineering", "gone", document={})
-    with pytest.raises(InvalidInput) as caught:
-        files.export()
-    assert (caught.value.code, caught.value.errors[0].pointer) == ("stale_files", "demo/engineering/gone/node.yaml")
-    assert files.export(prune=True) == (0, ["demo/engineering/gone/node.yaml"])
-    assert not files.path("demo", "engineering", "gone").parent.exists()
-
-
-def test_export__link_in_the_way__not_followed(files: Files, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    shutil.rmtree(files.folder / "demo" / "engineering")
-    (files.folder / "demo" / "engineering").symlink_to(elsewhere)
-    with pytest.raises(InvalidInput, match="Links"):
-        files.export()
-    assert list(elsewhere.iterdir()) == []
-
-
 def test_apply__by_an_admin_of_a_part_or_a_foreigner__refused(files: Files, other_tree: Tree) -> None:
     files.edit("demo", "engineering", "payments", document={})
     before = state(files.tree)
@@ -428,3 +239,17 @@ def test_apply__what_only_fits_together__in_whichever_order_it_takes(files: File
     files.apply()
     assert stored(files.tree.root) == {"agents": {"helper": {"enabled": False}}}
     assert stored(files.tree.payments) == {"agents": {"main": {"enabled": False}}}
+
+
+def test_apply__a_route_that_only_repeats_what_is_locked_above__keeps_the_node_s_own_routes(files: Files) -> None:
+    put(files.tree.root, {"routing": {"services": ["shop"]}})
+    put(files.tree.payments, {"routing": {"github_repos": ["acme/pay"]}})
+    policy_create(actor=files.tree.system, node=files.tree.root, pointer="/routing/services", kind="locked")
+    files.export()
+    both = {"routing": {"github_repos": ["acme/pay"], "services": ["shop"]}}
+    files.edit("demo", "engineering", "payments", document=both)
+    claims = {("service", "shop", "demo"), ("github_repo", "acme/pay", "payments")}
+    for _ in range(2):
+        files.apply()
+        assert set(RouteClaim.objects.values_list("kind", "key", "node__slug")) == claims
+    assert stored(files.tree.payments) == {"routing": {"github_repos": ["acme/pay"]}}

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from controlplane.audit.models import AuditEvent
-from controlplane.configs.impact import impact_of
+from controlplane.configs.impact import Impact, ImpactSearch, impact_of
 from controlplane.configs.merge import merge_all
 from controlplane.configs.models import ConfigDocument
 from controlplane.configs.pointers import Document, same
@@ -74,15 +76,60 @@ def test_impact__change_that_an_ancestor_makes_ineffective__nobody(tree: Tree) -
 
 
 @pytest.mark.django_db
-def test_impact__many_descendants__first_fifty_listed_and_all_counted_in_three_queries(
+def test_impact__many_descendants__first_fifty_listed_and_all_counted_in_four_queries(
     tree: Tree, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for index in range(58):
         make_node(tree.engineering, f"team-{index:02}")
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         impact = impact_of(tree.root, {}, {"a": 1})
     assert (impact.count, len(impact.slugs)) == (61, 50)
     assert impact.slugs[:3] == ("engineering", "payments", "platform")
+
+
+@pytest.mark.django_db
+def test_impact__documents_that_touch_nothing_that_changes__never_read(tree: Tree) -> None:
+    for index in range(6):
+        team = make_node(tree.engineering, f"team-{index}")
+        put(team, {"limits": {"max_turns": index + 1} if index < 2 else {"max_tokens": 5000}})
+    put(tree.payments, {"limits": None})
+    with CaptureQueriesContext(connection) as queries:
+        impact = impact_of(tree.root, {}, {"limits": {"max_turns": 30}})
+    read = [query["sql"] for query in queries if 'SELECT "configs_configdocument"."node_id"' in query["sql"]]
+    assert impact.count == 6  # engineering, platform, and the four teams without a value of their own
+    # Which ones touch it, then those three alone: two teams' own values, and the null in the way.
+    assert len(read) == 2
+    assert len(read[1].partition(" IN (")[2].split(",")) == 3
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", ["plain", "0", 'quo"te', "back\\slash", "ümlaut", "per%cent", "a.b", "$", "[0]"])
+def test_impact__any_key__hidden_by_who_sets_it_or_what_is_in_its_way(tree: Tree, key: str) -> None:
+    put(tree.payments, {"x": {key: {"y": 2}}})
+    nested = make_node(tree.payments, "nested")
+    put(make_node(tree.engineering, "other"), {"x": {key: [1]}})
+    put(nested, {"x": {"unrelated": 1}})
+    impact = impact_of(tree.root, {}, {"x": {key: {"y": 1}}})
+    assert impact.slugs == ("engineering", "platform")
+
+
+@pytest.mark.django_db
+def test_impact__step_by_step__says_how_far_it_is(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlplane.configs.impact.STEP_NODES", 2)
+    put(tree.payments, {"a": 5})
+    for index in range(3):
+        make_node(tree.payments, f"nested-{index}")
+    search = ImpactSearch(tree.root, {}, {"a": 1})
+    seen = []
+    while search.step():
+        seen.append((search.done, search.total, search.found.count))
+    assert seen == [(2, 6, 1), (4, 6, 2), (6, 6, 2)]
+    assert search.run(0) == search.found == Impact(2, ("engineering", "platform"))
+
+    waiting = ImpactSearch(tree.root, {}, {"a": 1})
+    assert waiting.run(0).count == 1  # patience ends after the first step
+    assert not waiting.finished
+    assert waiting.run() == search.found
 
 
 @pytest.mark.django_db

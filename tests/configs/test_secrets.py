@@ -2,6 +2,8 @@
 
 import json
 import secrets as random
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -142,3 +144,47 @@ def test_secret__in_a_reason__redacted_before_it_is_stored(tree: Tree, token: st
     put(tree.payments, {"a": 1}, reason=f"rotated {token}")
     assert "rotated" in ConfigVersion.objects.get(node=tree.payments).reason
     assert token not in everything_stored()
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        ({"mcp_servers": {"db": {"command": "x", "args": ["--password", "WORD"]}}}, "/mcp_servers/db/args/1"),
+        ({"a": [["-v", "--api-key", "WORD"]]}, "/a/0/2"),
+        ({"a": {"password": {"value": "WORD", "rotated": True}}}, "/a/password/value"),
+        ({"a": [{"db_password": {"value": "WORD"}}]}, "/a/0/db_password/value"),
+    ],
+)
+def test_secret__form_hides_it__refused_and_stored_nowhere(tree: Tree, document: Any, pointer: str) -> None:
+    word = "Hq7" + random.token_hex(8)
+    error = refusal(tree, json.loads(json.dumps(document).replace("WORD", word)))
+    assert (error.code, [item.pointer for item in error.errors]) == ("literal_secret", [pointer])
+    assert word not in json.dumps(error.as_problem())
+    assert word not in everything_stored()
+
+
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+def test_secret__base64_of_a_token__refused_with_the_rule_of_what_it_is(
+    tree: Tree, token: str, encode: Callable[[bytes], bytes]
+) -> None:
+    for text in (token, f"user:\n  token: {token}\n"):
+        error = refusal(tree, {"notes": f"data: {encode(text.encode()).decode()} (as mounted)"})
+        assert (error.code, error.errors[0].pointer) == ("literal_secret", "/notes")
+        assert "github-token" in error.errors[0].detail
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"args": ["--password", "${DB_PASSWORD}", "--token-file", "/run/secrets/x", "--max-tokens", "4096", "--token"]},
+        {
+            "args": ["--password", "--verbose"],
+            "hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        },
+        {"a": {"password": {"value": "${DB_PASSWORD}"}, "password2": {"from": "vault"}, "limit": {"value": "plain"}}},
+        {"text": "aGVsbG8gdGhlcmUsIHRoaXMgaXMgbm90aGluZyBzZWNyZXQ=", "path": "/usr/local/lib/python3/site-packages/a"},
+    ],
+)
+def test_secret__same_forms_without_one__stored_as_written(tree: Tree, document: Any) -> None:
+    put(tree.payments, document)
+    assert stored(tree.payments) == document

@@ -11,6 +11,7 @@ from controlplane.configs.models import ConfigDocument, ConfigVersion
 from controlplane.configs.policy_services import policy_create
 from controlplane.configs.services import config_patch
 from controlplane.reviews.models import ReviewRequest
+from tests.configs.test_api import streamed
 from tests.factories import Tree
 from tests.web.support import EVIL, Person
 
@@ -58,18 +59,18 @@ def configured(tree: Tree) -> Tree:
 
 
 def test_edit__own_document_alone_is_in_the_text_never_what_is_inherited(configured: Tree, admin: Person) -> None:
-    answer: Any = admin.client.get(EDIT)
+    answer: Any = admin.client.get(f"{EDIT}?as=json")
     assert json.loads(answer.context["document"].text) == {"limits": {"max_turns": 20}, "preferences": {"tags": ["a"]}}
     assert 'name="version" value="1"' in page_of(answer)
 
 
 def test_edit__pointer_given__value_in_force_and_its_meaning(configured: Tree, admin: Person) -> None:
-    answer: Any = admin.client.get(f"{EDIT}?pointer=/limits/wall_clock_s")
+    answer: Any = admin.client.get(f"{EDIT}?as=json&pointer=/limits/wall_clock_s")
     assert answer.context["single"].value == "900"
     assert "inherited from demo" in page_of(answer)
     assert "Seconds a run may take." in page_of(answer)
     assert "Inherit again" not in page_of(answer)
-    assert "Inherit again" in page_of(admin.client.get(f"{EDIT}?pointer=/limits/max_turns"))
+    assert "Inherit again" in page_of(admin.client.get(f"{EDIT}?as=json&pointer=/limits/max_turns"))
 
 
 @pytest.mark.parametrize("pointer", ["nonsense", "/a~9", "/", "/limits/0/x", "/%00", "//"])
@@ -105,6 +106,29 @@ def test_preview__of_a_group__says_who_below_is_affected(configured: Tree, owner
     answer: Any = owner.client.post("/app/config/engineering/edit", data)
     assert answer.context["impact"].slugs == ("platform",)  # payments has a value of its own
     assert '<span class="origin">platform</span>' in page_of(answer)
+    assert "impact.js" not in page_of(answer)
+
+
+def test_preview__that_takes_long__shows_what_is_known_and_counts_on(
+    configured: Tree, owner: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.configs.impact.STEP_NODES", 1)
+    monkeypatch.setattr("controlplane.configs.foreseeing.INTERVAL_S", 0)
+    monkeypatch.setattr("web.views.config_edit.IMPACT_PATIENCE_S", 0)
+    url, data = "/app/config/demo/edit", single("/limits/max_turns", "30", 1)
+
+    page = page_of(owner.client.post(url, data))
+    assert "Demo, and at least 1 below: 1 of 3 nodes are counted so far." in page
+    assert "web/js/impact" in page
+    assert 'name="step" value="count" form="preview-form"' in page  # the way without a script
+
+    lines = streamed(owner.client.post(url, data | {"step": "impact"}))
+    assert [line["progress"]["done"] for line in lines[:-1]] == [1, 2, 3]
+    assert lines[-1] == {"affected": {"count": 2, "slugs": ["engineering", "platform"]}}
+
+    counted: Any = owner.client.post(url, data | {"step": "count"})
+    assert counted.context["impact"].slugs == ("engineering", "platform")
+    assert "so far" not in page_of(counted)
 
 
 @pytest.mark.parametrize(
@@ -288,6 +312,13 @@ SENT = [
     ("rollback", "save", "target"),
     ("value", "preview", "mode"),
     ("value", "preview", "step"),
+    ("form", "save", "text"),
+    ("form", "preview", "section"),
+    ("form", "preview", "entry"),
+    ("form", "preview", "kind"),
+    ("form", "preview", "version"),
+    ("form", "preview", "v/limits/max_turns"),
+    ("form", "preview", "reset"),
 ]
 
 
@@ -297,13 +328,16 @@ def test_forms__odd_input_in_every_field__is_refused_in_words(configured: Tree, 
     answers = []
     for mode, step, name in SENT:
         fields = {"mode": mode, "step": step, "version": "1", "text": "{}", "pointer": "/a", "value": "1"}
+        if mode == "form" and name != "text":
+            del fields["text"]
+            fields["section"] = "limits" if name != "entry" else "agents"
         answers.append(owner.client.post(f"{base}/edit", fields | {name: odd}))
     for name in ("pointer", "kind", "value", "reason"):
         fields = {"pointer": "/a", "kind": "maximum", "value": "1"} | {name: odd}
         answers.append(owner.client.post(f"{base}/policies", fields))
     fields = {"name": "OPENSRE_CRED_X", "hosts": "a"}
     answers += [owner.client.post(f"{base}/credentials", fields | {name: odd}) for name in fields]
-    query = dict.fromkeys(("pointer", "cursor", "a", "b", "name"), odd)
+    query = dict.fromkeys(("pointer", "cursor", "a", "b", "name", "section", "entry", "kind", "as"), odd)
     answers += [owner.client.get(f"{base}/{path}", query) for path in ("edit", "history", "compare", "credentials")]
     answers.append(owner.client.get("/app/reviews", {"show": odd, "cursor": odd}))
     assert [answer.status_code for answer in answers if answer.status_code >= 500] == []

@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from controlplane.configs.approvals import change_fault
 from controlplane.configs.changes import KIND
 from controlplane.configs.patterns import replayed
 from controlplane.configs.selectors import config_document
@@ -139,6 +140,7 @@ def _page(
         "new_rows": plain_rows(found.result.get("diff", ())) if found.state == "needs_rebase" else [],
         "reason": reason,
         "reason_problem": problem or refused_reason,
+        "author_fault": change_fault(found) if change and found.state == "pending" else "",
         "error": error if error and not refused_reason else None,
     }
     status = error.status if error else 422 if problem else 200

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -125,8 +126,8 @@ class ApplyTemplateView(NodeConfigView):
         parameters=[DRY_RUN, IF_MATCH],
         responses={200: schemas.WriteAnswer, 202: schemas.QueuedAnswer},
     )
-    def post(self, request: Request, **_slugs: str) -> Response:
+    def post(self, request: Request, **_slugs: str) -> HttpResponseBase:
         options = self.write_options()
         body = body_of(ApplyTemplateBody, body_any(request))
         options["dry_run"] = body.pop("dry_run") or options["dry_run"]
-        return answers.written(template_apply(**options, **body))
+        return answers.written(template_apply(**options, **body), stream=self.streams())

@@ -9,7 +9,7 @@ from django.db import transaction
 from controlplane.audit.services import audit_record
 from controlplane.configs.gitops.files import FileNode, FileTree
 from controlplane.configs.gitops.plans import NodeChange, Plan, plan_of
-from controlplane.configs.routes import claims_release, touches_routing
+from controlplane.configs.routes import claims_release, claims_renew, touches_routing
 from controlplane.configs.services import config_replace
 from controlplane.configs.validation import ConfigWarning
 from controlplane.core.actor import Actor
@@ -173,7 +173,7 @@ def _write_documents(
         for change in waiting:
             try:
                 with transaction.atomic():
-                    found = _replace(actor, nodes[change.slug], files[change.slug], reason)
+                    found = _replace(actor, nodes[change.slug], files[change.slug], reason, change)
             except AppError as error:
                 refused.append((change, error))
             else:
@@ -185,11 +185,14 @@ def _write_documents(
     return warnings
 
 
-def _replace(actor: Actor, node: Node, file: FileNode, reason: str) -> list[ConfigWarning]:
+def _replace(actor: Actor, node: Node, file: FileNode, reason: str, change: NodeChange) -> list[ConfigWarning]:
     result = config_replace(actor=actor, node=node, document=file.document, reason=reason)
     if result.review is not None:
         detail = "A policy wants somebody's approval for this change; make it on the page or over REST."
         raise Conflict(detail, code="approval_required")
+    if touches_routing(change.operations) and not touches_routing(result.operations):
+        # What the file says there only repeats what is locked above, so the write left it, and the claims, alone.
+        claims_renew(actor=actor, node=node, document=result.stored.document)
     return result.warnings
 
 
