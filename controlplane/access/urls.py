@@ -2,15 +2,10 @@
 
 from django.urls import path
 
-from controlplane.access.api import (
-    GrantListView,
-    GrantView,
-    MemberListView,
-    MemberView,
-    MeView,
-    TokenListView,
-    TokenView,
-)
+from controlplane.access.api.grants import GrantListView, GrantView
+from controlplane.access.api.me import MeView
+from controlplane.access.api.members import MemberListView, MemberView
+from controlplane.access.api.tokens import TokenListView, TokenView
 
 urlpatterns = [
     path("me", MeView.as_view(), name="me"),

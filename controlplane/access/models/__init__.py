@@ -1,0 +1,16 @@
+"""People, their roles, and the credentials of people and machines."""
+
+from controlplane.access.models.credentials import CredentialGrant
+from controlplane.access.models.people import Membership, MembershipSource, SignInLink, User, UserManager
+from controlplane.access.models.tokens import AccessToken, TokenKind
+
+__all__ = [
+    "AccessToken",
+    "CredentialGrant",
+    "Membership",
+    "MembershipSource",
+    "SignInLink",
+    "TokenKind",
+    "User",
+    "UserManager",
+]
