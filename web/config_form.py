@@ -336,7 +336,8 @@ class _Builder:
 
     def _entries(self, spec: Spec) -> Iterator[Entry]:
         found = get(self.effective, (spec.name,))
-        for name, value in list(found.items() if isinstance(found, Mapping) else ())[:LISTED]:
+        # By name: PostgreSQL does not keep the order in which a document was written.
+        for name, value in sorted(found.items() if isinstance(found, Mapping) else ())[:LISTED]:
             words = [value.get(key) for key in ("kind", "name", "type")] if isinstance(value, Mapping) else []
             off = value is None or (isinstance(value, Mapping) and value.get("enabled") is False)
             shown = next((one for one in words if isinstance(one, str)), "")

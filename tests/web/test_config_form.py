@@ -111,7 +111,7 @@ def test_form__policies_above__locked_field_names_its_level_and_bounds_narrow(co
 
 def test_form__named_things__listed_with_their_level_and_one_can_be_added(configured: Tree, admin: Person) -> None:
     answer = opened(admin, section="agents")
-    assert [(one.name, one.own) for one in answer.context["form"].entries] == [("planner", True), ("k8s", False)]
+    assert [(one.name, one.own) for one in answer.context["form"].entries] == [("k8s", False), ("planner", True)]
     added = opened(admin, section="integrations", entry="pd", kind="pagerduty")
     assert field(added, "/integrations/pd/kind").text == "pagerduty"
     assert field(added, "/integrations/pd/api_key").spec.secret
