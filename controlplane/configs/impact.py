@@ -74,7 +74,6 @@ class ImpactSearch:
         paths = [decode(operation["pointer"]) for operation in diff(old, new)]
         if not paths:
             return
-        places = _places(paths)
         own = set(documents_below(root).filter(touching(paths)).values_list("node_id", flat=True))
         below = (
             NodeAncestor.objects.filter(ancestor_id=root, depth__gt=0)
