@@ -14,9 +14,11 @@ from controlplane.configs.pointers import MISSING, Document, PointerSyntaxError,
 from controlplane.configs.policies import Policy, policies_above
 from controlplane.configs.selectors import StoredDocument, chain_documents, config_effective_for
 from controlplane.core.actor import Actor
+from controlplane.core.errors import AppError
 from web.config_page import LeafBadge, policy_words
 from web.config_specs import GENERAL, Spec, entry_specs, section_specs
 from web.form_values import text_of
+from web.json_text import parse_typed
 
 DEFAULT: Final = "limits"
 #: Names in a list of switches, and named things in a section, that one page shows.
@@ -53,9 +55,10 @@ class Typed:
     def from_text(cls, text: str) -> "Typed":
         """Return what :meth:`as_text` wrote; of anything else, an empty form."""
         try:
-            section, entry, kind, texts, resets = json.loads(text)
+            # Strictly: neither endless nesting nor half characters, which no page could show again.
+            section, entry, kind, texts, resets = parse_typed(text, field="text")
             good = all(isinstance(one, str) for one in (section, entry, kind, *texts.values(), *resets))
-        except (ValueError, TypeError, AttributeError):
+        except (AppError, ValueError, TypeError, AttributeError):
             return cls()
         return cls(section, entry, kind, texts, frozenset(resets)) if good and section in section_specs() else cls()
 

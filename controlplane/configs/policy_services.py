@@ -17,6 +17,7 @@ from controlplane.configs.models import ConfigDocument, ConfigPolicy, PolicyKind
 from controlplane.configs.patterns import places, seen
 from controlplane.configs.pointers import MISSING, Document, PointerSyntaxError, Tokens, decode
 from controlplane.configs.policies import Policy, policies_judged, required_missing
+from controlplane.configs.reach import touching
 from controlplane.configs.validation import MAX_NESTING, check_form
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind
@@ -178,7 +179,7 @@ def _overrides(node: Node, pattern: Tokens) -> Overrides:
         node__above__ancestor_id=node.pk, node__above__depth__gt=0, version__gt=0
     ).order_by("node__above__depth", "node__slug")
     if pattern[0] != "*":
-        rows = rows.filter(document__has_key=pattern[0])
+        rows = rows.filter(touching([pattern[:1]]))
     slugs = [
         slug
         for slug, document in rows.values_list("node__slug", "document").iterator(chunk_size=200)

@@ -136,10 +136,12 @@ def _approve(actor: Actor, review: ReviewRequest, reason: str) -> tuple[ReviewSt
     if verdict.moved:
         _end(actor, review, ReviewState.NEEDS_REBASE, reason, {"diff": verdict.diff})
         return ReviewState.NEEDS_REBASE, verdict.diff
-    # First the transition, then the act: of two at once only one comes to the act.
-    _end(actor, review, ReviewState.APPROVED, reason)
+    # First the transition, then the act: of two at once only one comes to the act. Its record comes last, because it
+    # locks the audit chain, and other writers lock what the act touches before that.
+    _leave_pending(actor, review, ReviewState.APPROVED, reason)
     result = kind.apply(_fresh(review), actor)
     ReviewRequest.objects.filter(pk=review.pk).update(result=result)
+    _audit(actor, review, ReviewState.APPROVED.value, reason=reason)
     return ReviewState.APPROVED, verdict.diff
 
 
@@ -198,6 +200,14 @@ def _expire(review: ReviewRequest, now: datetime) -> bool:
 def _end(
     actor: Actor, review: ReviewRequest, state: ReviewState, reason: str, result: dict[str, Any] | None = None
 ) -> None:
+    """Take a review out of ``pending`` and record it; see :func:`_leave_pending`."""
+    _leave_pending(actor, review, state, reason, result)
+    _audit(actor, review, state.value, reason=reason)
+
+
+def _leave_pending(
+    actor: Actor, review: ReviewRequest, state: ReviewState, reason: str, result: dict[str, Any] | None = None
+) -> None:
     """Take a review out of ``pending``: one UPDATE of its row, conditional on the row alone.
 
     Raises:
@@ -216,7 +226,6 @@ def _end(
         current = _fresh(review)
         _require_pending(current)
         raise _ended(ReviewState.EXPIRED)
-    _audit(actor, review, state.value, reason=reason)
 
 
 def _require_decider(actor: Actor, review: ReviewRequest) -> None:

@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from controlplane.access.models import Membership
 from controlplane.audit.models import AuditEvent
@@ -98,6 +100,23 @@ def test_write__beside_the_path_or_equal__written_at_once(guarded: Tree) -> None
         assert config_patch(actor=actor, node=guarded.payments, patch=change).review is None
     assert stored(guarded.payments) == {"agents": {"k8s": {"model": "a", "prompt": "q"}}, "note": 1}
     assert not ReviewRequest.objects.exists()
+
+
+def test_approve__of_routes__claims_them_before_it_locks_the_audit_chain(tree: Tree) -> None:
+    """As every other write does: else one that has a claim and one that has the chain wait for each other."""
+    guard(tree.root, "/routing")
+    review = propose(tree.payments, {"routing": {"services": ["cart"]}})
+    with CaptureQueriesContext(connection) as queries:
+        review_approve(actor=reviewer(tree.root), review=review)
+    tables = [
+        "claim" if "configs_routeclaim" in sql else "audit"
+        for sql in (query["sql"] for query in queries)
+        if "audit_" in sql or (sql.startswith("INSERT") and "configs_routeclaim" in sql)
+    ]
+    assert tables[0] == "claim"
+    assert tables.count("audit") > 1
+    recorded = AuditEvent.objects.order_by("org_seq").values_list("action", flat=True)
+    assert list(recorded)[-2:] == ["config.patch", "review.approved"]
 
 
 WRITERS: dict[str, tuple[Callable[[Tree], Actor], bool]] = {

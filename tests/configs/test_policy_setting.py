@@ -86,6 +86,15 @@ def test_policy__bad_input__named_and_not_stored(tree: Tree, fields: dict[str, A
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("key", ['"', 'a"b', "\\", "0", "a.b", "é", "$", "[0]"])
+def test_policy__on_a_key_of_odd_characters__tells_who_holds_a_value_there(tree: Tree, key: str) -> None:
+    put(tree.payments, {key: 1})
+    _, overrides = policy_create(actor=tree.system, node=tree.root, pointer=f"/{key}", kind="locked")
+    assert overrides.slugs == ("payments",)
+    refusal(lambda: put(tree.payments, {key: 2}))
+
+
+@pytest.mark.django_db
 def test_policy__twice__conflict(tree: Tree) -> None:
     policy(tree.root, "/a")
     with pytest.raises(Conflict) as caught:

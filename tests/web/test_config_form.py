@@ -375,6 +375,27 @@ def test_values__shown_and_read_again__are_the_same(value: Any, wanted: str) -> 
         assert value in (None, "")
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("step", ["preview", "save", "edit", "rebase", "impact"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 100_000, id="nested"),
+        r'["limits","","",{"/limits/max_turns":"\ud800"},[]]',
+        r'["agents","\ud800","",{"/agents/\ud800/model":"x"},[]]',
+        r'["integrations","x","\ud800",{},[]]',
+    ],
+)
+def test_carried_text__nested_without_end_or_half_characters__an_empty_form(
+    tree: Tree, admin: Person, text: str, step: str
+) -> None:
+    config_patch(actor=tree.system, node=tree.payments, patch=OWN)
+    before = document(tree)
+    answer = admin.client.post(EDIT, {"mode": "form", "version": 1, "step": step, "text": text})
+    assert answer.status_code < 500
+    assert document(tree) == before
+
+
 @given(st.text(), st.sampled_from(["whole", "number", "switch", "pairs", "json"]))
 def test_values__any_text__is_read_or_refused_in_words(text: str, kind: str) -> None:
     refused = ""
