@@ -10,6 +10,9 @@ class ConfigsConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controlplane.configs.approvals import ConfigChange
+        from controlplane.configs.moving import check_moved
+        from controlplane.orgs.guards import register_move_guard
         from controlplane.reviews.kinds import register_kind
 
         register_kind(ConfigChange())
+        register_move_guard(check_moved)

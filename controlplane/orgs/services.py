@@ -13,7 +13,7 @@ from controlplane.core.actor import Actor, ActorKind
 from controlplane.core.errors import Conflict, FieldError, PermissionDenied, invalid
 from controlplane.core.permissions import Action
 from controlplane.core.text import name_line
-from controlplane.orgs.guards import deletion_obstacle
+from controlplane.orgs.guards import check_move, deletion_obstacle
 from controlplane.orgs.models import MAX_DEPTH, Node, NodeAncestor, NodeKind, Organization, slug_validator
 from controlplane.orgs.selectors import node_is_archived, node_require
 
@@ -110,6 +110,7 @@ def node_move(*, actor: Actor, node: Node, parent: Node) -> Node:
         NotFound, PermissionDenied: the actor may not write the node, its present parent or the new one.
         InvalidInput: ``root_moved``, ``cycle`` or ``too_deep``.
         Conflict: ``node_archived`` (the new parent is).
+        AppError: a guard refuses, see :mod:`controlplane.configs.moving`.
     """
     node = _locked(actor, node)
     if node.parent is None:
@@ -124,7 +125,7 @@ def node_move(*, actor: Actor, node: Node, parent: Node) -> Node:
     _require_active(parent)
     above = _depths_above(parent.pk)
     _require_depth(len(above) + max(below.values()) + 1)
-    before = _describe(node)
+    before, above_before = _describe(node), _depths_above(node.pk).keys()
     NodeAncestor.objects.filter(descendant_id__in=below).exclude(ancestor_id__in=below).delete()
     NodeAncestor.objects.bulk_create(
         NodeAncestor(ancestor_id=ancestor, descendant_id=descendant, depth=up + 1 + down)
@@ -133,6 +134,7 @@ def node_move(*, actor: Actor, node: Node, parent: Node) -> Node:
     )
     node.parent = parent
     node.save(update_fields=["parent"])
+    check_move(actor, node, above_before)
     _audit(actor, "node.move", node, before=before, after=_describe(node))
     return node
 
