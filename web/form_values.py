@@ -114,7 +114,10 @@ def _lines(text: str) -> list[str]:
 
 
 def _pairs_of(text: str) -> dict[str, str]:
-    return dict(_pair(line) for line in text.split("\n") if line.strip())
+    pairs = [_pair(line) for line in text.split("\n") if line.strip()]
+    if len(dict(pairs)) < len(pairs):
+        raise Unreadable("duplicate_key", "A name stands on two lines; one of them would be lost.")
+    return dict(pairs)
 
 
 def _pair(line: str) -> tuple[str, str]:

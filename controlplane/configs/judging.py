@@ -14,7 +14,7 @@ from controlplane.configs.policies import (
     bounds_from,
     broken_bounds,
     check_policies,
-    policies_above,
+    policies_of,
     shown_pointer,
     touched_approvals,
     without_echoes,
@@ -64,7 +64,7 @@ def judge(*, node: Node, before: Document, after: Document) -> Judgement:
     lineage = tuple(link.node_id for link, _ in chain)
     levels = [(link.node, document) for link, document in chain[:-1]]
     above = merge_all(document for _, document in levels)
-    policies = policies_above(node.pk) if levels else []
+    policies = policies_of(lineage[:-1]) if levels else []
     after = without_echoes(policies, above, before, after)
     was, becomes = merge(above, before), merge(above, after)
     check_policies(policies, was, becomes)
@@ -113,5 +113,6 @@ def _between(node: Node, level: UUID) -> list[Document]:
     if level == node.pk:
         return []
     chain = chain_documents(level)
-    start = next(index for index, (link, _) in enumerate(chain) if link.node_id == node.pk)
-    return [document for _, document in chain[start + 1 :]]
+    lineage = [link.node_id for link, _ in chain]
+    # A dry run locks nothing: the level may have been moved away a moment ago.
+    return [document for _, document in chain[lineage.index(node.pk) + 1 :]] if node.pk in lineage else []

@@ -27,7 +27,12 @@ _ANCESTORS: Final = (
 
 def lock_organization(node: Node) -> None:
     """Keep the node's tree as it is until the transaction ends; other configuration writers may go on."""
-    _for_share(_ORGANIZATION, node.organization_id)
+    lock_tree(node.organization_id)
+
+
+def lock_tree(organization_id: UUID) -> None:
+    """Keep an organization's tree as it is until the transaction ends; configuration writers may go on."""
+    _for_share(_ORGANIZATION, organization_id)
 
 
 def lock_document(node: Node) -> ConfigDocument:

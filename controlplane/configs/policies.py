@@ -47,6 +47,15 @@ def policies_above(node_id: UUID) -> list[Policy]:
     return policies_judged(rows.order_by("-node__below__depth", "pointer", "kind"))
 
 
+def policies_of(levels: Sequence[UUID]) -> list[Policy]:
+    """Return the policies of the given levels, in their order. One query.
+
+    Of a chain that was read before, whatever has become of the tree since.
+    """
+    found = policies_judged(ConfigPolicy.objects.filter(node_id__in=levels).order_by("pointer", "kind"))
+    return sorted(found, key=lambda policy: levels.index(policy.node_id))
+
+
 def bounds_from(node_id: UUID) -> list[Policy]:
     """Return the bounds of a node and its descendants: what a write there may break from above. One query."""
     rows = ConfigPolicy.objects.filter(node__above__ancestor_id=node_id, kind__in=_BOUNDS)

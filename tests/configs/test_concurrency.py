@@ -5,15 +5,22 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from io import StringIO
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError, connection, transaction
 
+from controlplane.configs.gitops import plans
+from controlplane.configs.gitops.applying import config_rehearse
+from controlplane.configs.gitops.files import read_tree
 from controlplane.configs.locks import lock_document
 from controlplane.configs.models import ConfigDocument, ConfigVersion
-from controlplane.orgs.models import Node
+from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.services import node_move
 from tests.configs.support import patch, put, stored, versions
 from tests.factories import Tree, make_tree
@@ -141,3 +148,19 @@ class TestLocks:
         with transaction.atomic():
             patch(tree.payments, {"a": 2})
             assert self._blocked(lambda: node_move(actor=tree.system, node=tree.payments, parent=tree.root))
+
+    def test_move__while_the_tree_is_exported_or_planned__waits_and_writers_go_on(
+        self, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[bool] = []
+        stored_now = plans._stored
+
+        def slowly(organization: Organization) -> Any:
+            move = partial(node_move, actor=tree.system, node=tree.payments, parent=tree.root)
+            seen.extend([self._blocked(move), self._blocked(lambda: patch(tree.payments, {"a": len(seen)}))])
+            return stored_now(organization)
+
+        monkeypatch.setattr(plans, "_stored", slowly)
+        call_command("config", "export", str(tmp_path), stdout=StringIO())
+        config_rehearse(actor=tree.system, organization=tree.organization, tree=read_tree(tmp_path))
+        assert seen[:4] == [True, False, True, False]

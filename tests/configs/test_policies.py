@@ -4,12 +4,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from controlplane.configs import judging
 from controlplane.configs.merge import merge, merge_all
 from controlplane.configs.models import ConfigDocument, ConfigPolicy, ConfigVersion
 from controlplane.configs.patterns import places, replayed, seen
@@ -19,12 +21,11 @@ from controlplane.configs.selectors import chain_documents
 from controlplane.configs.services import config_patch, config_replace, config_rollback, config_unset
 from controlplane.core.errors import AppError, PermissionDenied
 from controlplane.orgs.models import Node
+from controlplane.orgs.services import node_move
 from tests.configs.strategies import DOCUMENTS, KEYS
-from tests.configs.support import effective, patch, policy, put, stored, versions
+from tests.configs.support import admin, effective, patch, policy, put, stored, versions
 from tests.configs.support import untouched_refusal as refusal
-from tests.factories import (
-    Tree,
-)
+from tests.factories import Tree, make_node
 
 TIMEOUT = "/runtime/timeout"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -297,3 +298,25 @@ def test_policies__several_levels__all_bind(tree: Tree) -> None:
     put(tree.payments, {"n": 15})
     put(tree.engineering, {"n": 1})  # its own minimum binds those below it, not itself
     assert (effective(tree.payments), effective(tree.platform)) == ({"n": 15}, {"n": 1})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("written", "read"), [("payments", "chain_documents"), ("engineering", "bounds_from")])
+def test_dry_run__tree_changed_between_two_of_its_queries__is_answered(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, written: str, read: str
+) -> None:
+    lab = make_node(tree.root, "lab", "group")
+    for level in (tree.engineering, lab):
+        policy(level, "/a", "requires_approval")
+    policy(tree.payments, "/a", "maximum", 5)
+    reader = getattr(judging, read)
+
+    def then_moved(node_id: UUID) -> Any:
+        found = list(reader(node_id))
+        node_move(actor=tree.system, node=tree.payments, parent=lab)
+        return found
+
+    monkeypatch.setattr(judging, read, then_moved)
+    node = {"payments": tree.payments, "engineering": tree.engineering}[written]
+    assert config_patch(actor=admin(node), node=node, patch={"a": 10}, dry_run=True).operations
+    assert Node.objects.get(pk=tree.payments.pk).parent_id == lab.pk

@@ -406,6 +406,13 @@ def test_values__any_text__is_read_or_refused_in_words(text: str, kind: str) -> 
     assert refused == "" or (refused.endswith(".") and not refused.startswith(":"))
 
 
+def test_values__name_on_two_lines__refused_and_none_is_lost() -> None:
+    with pytest.raises(Unreadable) as caught:
+        value_of("pairs", "A: 1\nB: 2\n A : 3")
+    assert caught.value.code == "duplicate_key"
+    assert value_of("pairs", "A: 1\n\nB: 2") == {"A": "1", "B": "2"}
+
+
 def test_values__browser_line_ends__are_no_change() -> None:
     assert same_text("a\r\nb", "a\nb")
     assert not same_text("a b", "a\nb")

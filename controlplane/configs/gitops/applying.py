@@ -9,6 +9,7 @@ from django.db import transaction
 from controlplane.audit.services import audit_record
 from controlplane.configs.gitops.files import FileNode, FileTree
 from controlplane.configs.gitops.plans import NodeChange, Plan, plan_of
+from controlplane.configs.locks import lock_tree
 from controlplane.configs.routes import claims_release, claims_renew, touches_routing
 from controlplane.configs.services import config_replace
 from controlplane.configs.validation import ConfigWarning
@@ -99,10 +100,13 @@ def config_apply(
 def config_rehearse(*, actor: Actor, organization: Organization, tree: FileTree, prune: bool = False) -> Applied:
     """Return what :func:`config_apply` would do, having found out by doing it and taking everything back.
 
-    So a plan names every refusal that the apply would meet. Without a change nothing is locked. Errors as there.
+    So a plan names every refusal that the apply would meet. Without a change only the tree is kept, and for reading
+    alone. Errors as there.
     """
     _require_root(actor, organization)
-    plan = plan_of(organization, tree, prune=prune)
+    with transaction.atomic():
+        lock_tree(organization.pk)
+        plan = plan_of(organization, tree, prune=prune)
     if not plan.changes:
         return Applied(plan, ())
     with transaction.atomic():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 from typing_extensions import override
 
 from controlplane.configs.gitops.applying import Applied, config_apply, config_rehearse
@@ -17,6 +18,7 @@ from controlplane.configs.gitops.files import FileTree, read_tree, write_tree
 from controlplane.configs.gitops.opensre import tree_from_dump
 from controlplane.configs.gitops.plans import PLAN_FORMAT, tree_of
 from controlplane.configs.gitops.rendering import rendered
+from controlplane.configs.locks import lock_tree
 from controlplane.core.actor import Actor, Channel, system_actor
 from controlplane.core.errors import AppError, FieldError, InvalidInput
 from controlplane.core.strict_json import parse_json
@@ -71,7 +73,9 @@ class Command(BaseCommand):
 
     def _export(self, options: Mapping[str, Any]) -> None:
         organization = _organization(options["organization"])
-        tree = tree_of(organization)
+        with transaction.atomic():  # a node that is moved meanwhile would be read here and there, or nowhere
+            lock_tree(organization.pk)
+            tree = tree_of(organization)
         written, removed = write_tree(options["folder"], tree, prune=options["prune"])
         said = {"organization": organization.slug, "nodes": len(tree.nodes), "written": written, "removed": removed}
         text = f"{organization.slug}: {len(tree.nodes)} nodes; {written} files written, {len(removed)} removed."
