@@ -150,6 +150,9 @@ def test_configuration_and_reviews__contrast_names_structure_and_width(
     for path in (
         base,
         f"{base}/edit",
+        f"{base}/edit?section=agents",
+        f"{base}/edit?section=integrations&entry=logs&kind=loki",
+        f"{base}/edit?as=json",
         f"{base}/edit?pointer=/limits/max_turns",
         f"{base}/history",
         f"{base}/compare",
@@ -165,7 +168,7 @@ def test_configuration_and_reviews__contrast_names_structure_and_width(
             page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
         assert_accessible(page)
         assert fits(page), path
-    page.goto(f"{base}/edit")
+    page.goto(f"{base}/edit?as=json")
     page.get_by_label("JSON", exact=True).fill('{"limits": {"max_turns": 0}}')
     page.get_by_role("button", name="Preview").last.click()
     expect(page.get_by_role("alert")).to_be_visible()

@@ -228,13 +228,15 @@ def test_without_scripts__start_message_stop_and_read(site: Site, tree: Tree, ri
     page.get_by_label("What should be investigated?").fill(script({"block": True}))
     page.get_by_label("Team", exact=True).first.select_option("payments")
     page.get_by_role("button", name="Investigate").click()
-    page.get_by_role("button", name="Stop").click()
+    with page.expect_navigation():  # the page that follows; reloading before it is there would break it off
+        page.get_by_role("button", name="Stop").click()
     thread = threads(tree).get()
     wait_for_status(run_of(thread))
     page.reload()
     expect(page.locator("[data-outcome]")).to_contain_text("Stopped by Rita")
     page.get_by_label("Message to the investigation").fill(script({"result": "Read **me**."}))
-    page.get_by_role("button", name="Send").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Send").click()
     wait_for_status(run_of(thread, 2))
     page.reload()
     expect(page.locator(".answer strong")).to_have_text("me")
