@@ -134,7 +134,7 @@ def _stored(raw: bytes) -> tuple[list[Alert], list[str], bool, str]:
         return [], [], False, f"refused ({error.code})"
     groups = {one.group.pk for delivery in taken for one in delivery.ingested}
     alerts = list(Alert.objects.filter(group__in=groups).order_by("first_at", "id"))
-    runs = list(Run.objects.filter(thread__node_id=actor.token_node_id))
+    runs = list(Run.objects.filter(thread__alert_groups__in=groups))
     texts = [
         *(part for run in runs for part in _texts(run.alert)),
         *(part for one in alerts for part in _texts(one.details)),

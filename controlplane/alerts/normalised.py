@@ -212,10 +212,10 @@ def _scaled(value: Any) -> Any:
     """Return a number of micro- or nanoseconds since 1970 as milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    for factor in (1e15, 1e18):  # milliseconds of the year 2001 have 13 digits, microseconds 16
-        if value >= factor:
-            value /= 1_000
-    return value
+    scaled = float(value)
+    for _ in range(2):  # milliseconds have 13 digits until the year 2286, microseconds 16, nanoseconds 19
+        scaled = scaled / 1_000 if scaled >= 1e14 else scaled
+    return scaled
 
 
 def about_of(labels: Mapping[str, str]) -> dict[str, str]:

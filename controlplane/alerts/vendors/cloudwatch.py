@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import orjson
-
 from controlplane.alerts.normalised import (
     FIRING,
     RESOLVED,
@@ -26,8 +24,11 @@ from controlplane.alerts.normalised import (
     word,
 )
 from controlplane.alerts.vendors import tolerant
+from controlplane.core.errors import AppError
+from controlplane.core.strict_json import parse_json
 from controlplane.runtimes.loose_json import mapping, moment, objects
 
+_MAX_MESSAGE: Final = 1024 * 1024
 #: Dimensions that say what an alarm is about. Source: the CloudWatch metrics that AWS services publish.
 _SERVICES: Final = ("ServiceName", "Service", "FunctionName", "DBInstanceIdentifier", "DBClusterIdentifier",
                     "QueueName", "TopicName", "TableName", "ApiName", "LoadBalancer", "CacheClusterId", "StreamName",
@@ -42,8 +43,8 @@ def message_of(envelope: Mapping[str, Any]) -> Any:
     if not isinstance(raw, str):
         return raw
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        return parse_json(raw.encode("utf-8", "replace"), max_bytes=_MAX_MESSAGE)
+    except AppError:
         return raw
 
 
@@ -61,13 +62,12 @@ def read(body: Any) -> Reading:
     body = require_object(body)
     if not is_envelope(body):
         return _alarm(body)
-    delivery = {"delivery_id": word(body.get("MessageId")), "occurred_at": moment(body.get("Timestamp"))}
     if body["Type"] != "Notification":
-        return Reading(ignored=f"{word(body['Type'])[:40]} is about the subscription itself", **delivery)
+        return Reading(ignored=f"{word(body['Type'])[:40]} is about the subscription itself")
     message = message_of(body)
-    if isinstance(message, dict):
-        return replace(_alarm(message), **delivery)
-    return Reading([_plain(body, word(message))], original=body, **delivery)
+    plain = not isinstance(message, dict)
+    reading = Reading([_plain(body, word(message))], original=body) if plain else _alarm(message)
+    return replace(reading, delivery_id=word(body.get("MessageId")), occurred_at=moment(body.get("Timestamp")))
 
 
 def _plain(body: Mapping[str, Any], message: str) -> Signal:

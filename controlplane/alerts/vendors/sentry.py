@@ -44,8 +44,8 @@ def read(body: Any) -> Reading:
         return _reading(_event(data, event), event, body)
     if issue := mapping(data.get("issue")):
         return _issue_reading(body, issue, action)
-    if data or mapping(body.get("installation")):
-        return Reading(ignored=f"{action or 'this'} of Sentry is no alert", original=body)
+    if action and (data or mapping(body.get("installation"))):
+        return Reading(ignored=f"{action[:40]} of Sentry is no alert", original=body)
     return _otherwise(body)
 
 
