@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
+import structlog
+
 from controlplane.alerts import metrics, sns
+from controlplane.alerts.normalised import digest
 from controlplane.alerts.parsers import MAX_BODY_BYTES, paired
 from controlplane.alerts.services import Ingested, alert_ingest
 from controlplane.alerts.sources import not_proven, sender_beside, sender_find
@@ -16,6 +19,8 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError, PayloadTooLarge, PermissionDenied
 from controlplane.core.strict_json import parse_json
+
+log = structlog.get_logger(__name__)
 
 #: How old a delivery may be that nothing but a signature vouches for: its id is known for twice as long.
 REPLAY_WINDOW: Final = timedelta(days=7)
@@ -54,7 +59,8 @@ def delivery_by_token(*, actor: Actor, vendor: Vendor, incoming: Incoming, name:
         body = parsed(incoming.body)
         if (ignored := _envelope(vendor, body, topics=None)) is not None:
             return ignored
-        return taken_in(actor, vendor.read(body, sender.settings if sender else None))
+        read = vendor.read(body, sender.settings if sender else None)
+        return taken_in(actor, _identified(read, vendor, incoming))
 
 
 def delivery_by_source(
@@ -80,7 +86,7 @@ def delivery_by_source(
             return ignored
         read = vendor.read(body, sender.settings)
         _refuse_stale(read)
-        return taken_in(sender.actor(address), read)
+        return taken_in(sender.actor(address), _identified(read, vendor, incoming))
 
 
 def taken_in(actor: Actor, read: Read) -> TakenIn:
@@ -120,6 +126,16 @@ def _envelope(vendor: Vendor, body: Any, *, topics: Sequence[str] | None) -> Tak
     return None
 
 
+def _identified(read: Read, vendor: Vendor, incoming: Incoming) -> Read:
+    """Return what was read with the id of the delivery that is in a header, where the body has none."""
+    found = next((value for name in vendor.id_headers if (value := incoming.headers.get(name, "").strip())), "")
+    if not found:
+        return read
+    source = vendor.source.value
+    keyed = [one if one.key else replace(one, key=digest(source, found, one.group_key)) for one in read.deliveries]
+    return replace(read, deliveries=keyed)
+
+
 def _refuse_stale(read: Read) -> None:
     at = read.occurred_at
     if at is not None and not clock.now() - REPLAY_WINDOW <= at <= clock.now() + _AHEAD:
@@ -132,6 +148,7 @@ def _counted(vendor: Vendor) -> Iterator[None]:
     """Count a delivery that is refused."""
     try:
         yield
-    except AppError:
+    except AppError as error:
+        log.info("alert.refused", vendor=vendor.source.value, code=error.code)
         metrics.deliveries_total.labels(source=vendor.source.value, action="refused").inc()
         raise

@@ -440,3 +440,50 @@ def test_words__of_states_and_severities__as_the_vendors_mean_them() -> None:
     assert [severity_of(word) for word in ("P1", "Sev 1", "WARN", "Major", "")] == [
         "critical", "error", "warning", "major", "",
     ]  # fmt: skip
+
+
+SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
+    "labels of Alertmanager's kind at Datadog's door": (
+        "datadog",
+        {
+            "alert": {
+                "title": "[jobs] Errors in logs",
+                "state": "alerting",
+                "alert_id": "x-1",
+                "commonLabels": {"alertname": "JobErrors", "severity": "critical", "pipeline_name": "nightly"},
+                "commonAnnotations": {"kube_job": "nightly-1"},
+            }
+        },
+        {"name": "JobErrors", "severity": "critical", "service": "nightly", "workload": "nightly-1"},
+    ),
+    "a flat one at Opsgenie's door": (
+        "opsgenie",
+        {"alert_name": "CPU", "status": "firing", "severity": "critical", "labels": {"service": "gateway"}},
+        {"name": "CPU", "severity": "critical", "service": "gateway"},
+    ),
+    "common labels alone at Grafana's door": (
+        "grafana",
+        {
+            "title": "[FIRING:1] Load",
+            "state": "alerting",
+            "commonLabels": {"alertname": "Load", "mysql_instance": "db"},
+        },
+        {"name": "Load", "status": "firing", "host": "db"},
+    ),
+    "resolved by its title alone": ("generic", {"title": "[RESOLVED:1] Load"}, {"name": "Load", "status": "resolved"}),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_door__other_shape_than_documented__read_all_the_same(tree: Tree, case: str) -> None:
+    vendor, body, expected = SHAPES[case]
+    assert post(tree, vendor, body).status_code == 202
+    alert = Alert.objects.get()
+    assert {name: getattr(alert, name) for name in expected} == expected
+
+
+def test_generic__idempotency_key__sent_again_is_a_duplicate(tree: Tree) -> None:
+    client = api_client(token=ingest_token(tree))
+    headers = {"Idempotency-Key": "one"}
+    answers = [client.post("/api/v1/alerts/generic", {"title": "x"}, headers=headers).json() for _ in range(2)]
+    assert [answer["action"] for answer in answers] == ["started", "duplicate"]

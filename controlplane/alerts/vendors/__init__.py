@@ -46,6 +46,7 @@ class Vendor:
         verify: whether a delivery proves itself with a secret.
         signs: whether it signs; its signature is then asked for beside an access token too, where a secret is set.
         media: the content types it sends.
+        id_headers: headers that have the id of a delivery, the same when it is sent again.
     """
 
     source: Source
@@ -53,6 +54,7 @@ class Vendor:
     verify: verifying.Verifier
     signs: bool = False
     media: tuple[str, ...] = (JSON,)
+    id_headers: tuple[str, ...] = ()
 
 
 def _by(parser: Callable[[Any], Reading], source: Source) -> Callable[[Any, AlertSource | None], Read]:
@@ -84,12 +86,21 @@ VENDORS: Final = {
         Vendor(Source.OPSGENIE, _by(opsgenie.read, Source.OPSGENIE), verifying.by_token),
         Vendor(Source.DATADOG, _by(datadog.read, Source.DATADOG), verifying.by_token),
         Vendor(Source.SENTRY, _by(sentry.read, Source.SENTRY), verifying.by_sentry, signs=True),
-        # SNS says text/plain of its JSON.
         Vendor(
-            Source.CLOUDWATCH, _by(cloudwatch.read, Source.CLOUDWATCH), verifying.by_token, media=(JSON, "text/plain")
+            Source.CLOUDWATCH,
+            _by(cloudwatch.read, Source.CLOUDWATCH),
+            verifying.by_token,
+            media=(JSON, "text/plain"),  # what SNS says of its JSON
+            id_headers=("x-amz-sns-message-id",),
         ),
         Vendor(Source.AZURE, _by(azure.read, Source.AZURE), verifying.by_token_or_address),
-        Vendor(Source.INCIDENTIO, _by(incidentio.read, Source.INCIDENTIO), verifying.by_svix, signs=True),
-        Vendor(Source.GENERIC, _generic, verifying.by_choice, signs=True),
+        Vendor(
+            Source.INCIDENTIO,
+            _by(incidentio.read, Source.INCIDENTIO),
+            verifying.by_svix,
+            signs=True,
+            id_headers=("webhook-id", "svix-id"),
+        ),
+        Vendor(Source.GENERIC, _generic, verifying.by_choice, signs=True, id_headers=("Idempotency-Key",)),
     )
 }

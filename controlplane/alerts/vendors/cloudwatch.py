@@ -23,6 +23,7 @@ from controlplane.alerts.normalised import (
     time_of,
     word,
 )
+from controlplane.alerts.parsers import paired
 from controlplane.alerts.vendors import tolerant
 from controlplane.core.errors import AppError
 from controlplane.core.strict_json import parse_json
@@ -43,7 +44,7 @@ def message_of(envelope: Mapping[str, Any]) -> Any:
     if not isinstance(raw, str):
         return raw
     try:
-        return parse_json(raw.encode("utf-8", "replace"), max_bytes=_MAX_MESSAGE)
+        return parse_json(paired(raw.encode("utf-8", "replace")), max_bytes=_MAX_MESSAGE)
     except AppError:
         return raw
 

@@ -93,6 +93,11 @@ def try_read(body: Any) -> Reading | None:
     return Reading(signals=signals, identifiers={"service": service} if service else {}, original=body)
 
 
+def has_labels(body: Mapping[str, Any]) -> bool:
+    """Return whether a body, or the alert in it, has labels in a block of their own, as Alertmanager has them."""
+    return any(mapping(part.get(name)) for part in (body, _unwrapped(body)) for name in _LABELS)
+
+
 def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the alert inside a wrapper; what is beside it stays there, but for what it says itself."""
     for _ in range(_DEEPEST):
