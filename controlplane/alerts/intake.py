@@ -57,10 +57,10 @@ def delivery_by_token(*, actor: Actor, vendor: Vendor, incoming: Incoming, name:
         if sender is not None and sender.must_sign(vendor) and not sender.proves(vendor, incoming):
             raise not_proven()
         body = parsed(incoming.body)
-        if (ignored := _envelope(vendor, body, topics=None)) is not None:
-            return ignored
+        if (about_itself := _envelope(vendor, body, topics=None)) is not None:
+            return _noted(vendor, about_itself)
         read = vendor.read(body, sender.settings if sender else None)
-        return taken_in(actor, _identified(read, vendor, incoming))
+        return _noted(vendor, taken_in(actor, _identified(read, vendor, incoming)))
 
 
 def delivery_by_source(
@@ -82,11 +82,11 @@ def delivery_by_source(
         body = parsed(incoming.body)
         if not proven and not cloudwatch.is_envelope(body):
             raise not_proven()
-        if (ignored := _envelope(vendor, body, topics=topics or None)) is not None:
-            return ignored
+        if (about_itself := _envelope(vendor, body, topics=topics or None)) is not None:
+            return _noted(vendor, about_itself)
         read = vendor.read(body, sender.settings)
         _refuse_stale(read)
-        return taken_in(sender.actor(address), _identified(read, vendor, incoming))
+        return _noted(vendor, taken_in(sender.actor(address), _identified(read, vendor, incoming)))
 
 
 def taken_in(actor: Actor, read: Read) -> TakenIn:
@@ -141,6 +141,13 @@ def _refuse_stale(read: Read) -> None:
     if at is not None and not clock.now() - REPLAY_WINDOW <= at <= clock.now() + _AHEAD:
         detail = f"This was signed more than {REPLAY_WINDOW.days} days ago, or for a time to come: it may be a replay."
         raise PermissionDenied(detail, code="stale_delivery")
+
+
+def _noted(vendor: Vendor, taken: TakenIn) -> TakenIn:
+    """Count what was in order and no alert; the others are counted where they are taken in."""
+    if taken.ignored:
+        metrics.deliveries_total.labels(source=vendor.source.value, action="ignored").inc()
+    return taken
 
 
 @contextmanager

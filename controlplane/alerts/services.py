@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -11,9 +10,10 @@ from django.db import transaction
 
 from controlplane.alerts import holding, metrics
 from controlplane.alerts.delivery import Delivery
-from controlplane.alerts.fates import TakenIn, alerts_take_in, fates_set, widened, without_fate
+from controlplane.alerts.fates import alerts_take_in, fates_set, widened
 from controlplane.alerts.models import AlertDelivery, AlertGroup, Fate, GroupStatus, Reason, Source
 from controlplane.alerts.normalised import digest
+from controlplane.alerts.outcomes import Act, Taken, settle
 from controlplane.alerts.policy import AlertPolicy, alert_policy
 from controlplane.alerts.routing import team_route
 from controlplane.audit.services import audit_record
@@ -25,27 +25,14 @@ from controlplane.investigations.selectors import run_active
 from controlplane.investigations.services import News, Telling, investigation_start, thread_tell
 from controlplane.orgs.models import Node
 
+__all__ = ["Ingested", "Taken", "alert_ingest", "held_give_up", "held_release"]
+
 MAX_TOLD = 5_000
 BUDGET_PERIOD: Final = timedelta(hours=1)
 
 
-class Taken(StrEnum):
-    """What became of a delivery."""
-
-    STARTED = "started"
-    COALESCED = "coalesced"
-    UPDATED = "updated"
-    REPEATED = "repeated"
-    RESOLVED = "resolved"
-    WAITING = "waiting"
-    SKIPPED = "skipped"
-    DUPLICATE = "duplicate"
-
-
 _TOLD: Final = ("thread", "fingerprints", "told_status", "pending_message")
 _FATE: Final = ("fate", "fate_reason", "run_id", "held_until", "held")
-#: What becomes of alerts for which no run is started now.
-_PUT_OFF: Final = {Taken.WAITING: Fate.WAITING, Taken.SKIPPED: Fate.SKIPPED}
 #: What a delivery that told the thread nothing is called, by whether its alerts fire.
 _UNTOLD: Final = {
     (Telling.KNOWN, True): Taken.COALESCED,
@@ -65,16 +52,6 @@ class Ingested:
     group: AlertGroup
     action: Taken
     run_id: UUID | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Act:
-    """What was done; ``fresh`` are the alerts the thread had not heard of."""
-
-    action: Taken
-    run_id: UUID | None = None
-    reason: Reason | None = None
-    fresh: frozenset[str] = frozenset()
 
 
 def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
@@ -110,7 +87,7 @@ def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
         changed = _record(group, delivery)
         before = {name: getattr(group, name) for name in _FATE}
         act = _act(intake, team, group, delivery)
-        _settle(group, taken, act, fires=delivery.status == GroupStatus.FIRING)
+        settle(group, taken, act, fires=delivery.status == GroupStatus.FIRING)
         changed += [name for name, value in before.items() if getattr(group, name) != value]
         # A repeat writes its counters alone, not thousands of digests.
         told = act.action in {Taken.STARTED, Taken.UPDATED}
@@ -137,7 +114,7 @@ def held_release(group_id: UUID) -> bool:
         intake = _intake(sender, group.node, Source(group.source))
         act = _act(intake, group.node, group, delivery, released=True)
         holding.held_clear(group)
-        _settle(group, None, act, fires=True)
+        settle(group, None, act, fires=True)
         group.save(update_fields=[*_TOLD, *_FATE])
         _remember(group, "", act.action)
         _audit(sender, group, act.action, act.run_id)
@@ -223,20 +200,20 @@ def _record(group: AlertGroup, delivery: Delivery) -> list[str]:
     return changed
 
 
-def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, released: bool = False) -> _Act:
+def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, released: bool = False) -> Act:
     firing = delivery.status == GroupStatus.FIRING
     thread_id = group.thread_id
     fresh = delivery.firing.difference(group.fingerprints)
     if thread_id is None:
         if not firing:
-            return _Act(Taken.RESOLVED)
+            return Act(Taken.RESOLVED)
         put_off = _put_off(intake, team, group, delivery, fresh, released=released)
         return put_off or _start(intake, team, group, delivery)
     turned = group.told_status != delivery.status
     line = delivery.news(fresh, turned=turned) if fresh or turned else None
     active = run_active(thread_id)
     if line is None and active is not None:
-        return _Act(_UNTOLD[Telling.KNOWN, firing], active)
+        return Act(_UNTOLD[Telling.KNOWN, firing], active)
     put_off = None
     if active is None and firing:
         put_off = _put_off(intake, team, group, delivery, fresh, released=released)
@@ -253,124 +230,43 @@ def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, re
     told = thread_tell(actor=intake, thread_id=thread_id, news=news, message_id=group.pending_message)
     if told.outcome not in {Telling.STARTED, Telling.TOLD}:
         reason = Reason.NO_ROOM if told.outcome is Telling.NO_ROOM else None
-        return _Act(_UNTOLD[told.outcome, firing], told.run_id, reason, fresh)
+        return Act(_UNTOLD[told.outcome, firing], told.run_id, reason, fresh)
     started = told.outcome is Telling.STARTED
     anew = started and (told.idle_since is None or told.idle_since + window <= clock.now())
     group.fingerprints = _known(set() if anew else set(group.fingerprints), delivery)
     group.told_status = delivery.status
     group.pending_message = told.message_id
-    return _Act(Taken.STARTED if started else Taken.UPDATED, told.run_id, fresh=fresh)
+    return Act(Taken.STARTED if started else Taken.UPDATED, told.run_id, fresh=fresh)
 
 
 def _put_off(
     intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, fresh: frozenset[str], *, released: bool
-) -> _Act | None:
+) -> Act | None:
     """Return why no run is started now, ``None`` where one may be: alerts must fire on first, or no budget is left."""
     policy = _policy(team)
     if fresh and policy.debounce and not (released or delivery.urgent) and not holding.is_due(group):
         holding.hold(group, delivery, intake, policy.debounce)
-        return _Act(Taken.WAITING, reason=Reason.DEBOUNCE)
+        return Act(Taken.WAITING, reason=Reason.DEBOUNCE)
     # The team's row is the lock under which its runs are counted, or two senders would both see the last place.
     Node.objects.select_for_update(no_key=True).get(pk=team.pk)
     since = clock.now() - BUDGET_PERIOD
     started = AlertDelivery.objects.filter(node=team, action=Taken.STARTED.value, at__gt=since).count()
-    return _Act(Taken.SKIPPED, reason=Reason.BUDGET) if started >= policy.runs_per_hour else None
+    return Act(Taken.SKIPPED, reason=Reason.BUDGET) if started >= policy.runs_per_hour else None
 
 
-def _start(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery) -> _Act:
+def _start(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery) -> Act:
     started = investigation_start(actor=intake, team=team, prompt=delivery.prompt(), alert=delivery.payload)
     group.thread = started.thread
     group.fingerprints = sorted(delivery.firing)
     group.told_status = delivery.status
     group.pending_message = None
-    return _Act(Taken.STARTED, started.run.pk, fresh=delivery.firing)
+    return Act(Taken.STARTED, started.run.pk, fresh=delivery.firing)
 
 
 def _known(told: set[str], delivery: Delivery) -> list[str]:
     """Return the alerts the thread knows of now: those that fire, and of the others as many as there is room for."""
     others = sorted(told - delivery.firing)[: max(MAX_TOLD - len(delivery.firing), 0)]
     return sorted([*delivery.firing, *others])
-
-
-# ---- what became of it -----------------------------------------------------------------------------------------------
-
-
-def _settle(group: AlertGroup, taken: TakenIn | None, act: _Act, *, fires: bool) -> None:
-    """Keep each alert's fate, and set the group's, which the caller writes; ``taken`` is ``None`` at a release."""
-    if group.held_until is not None and (not fires or act.action is Taken.STARTED):
-        if not fires:
-            fates_set(group, None, fate=Fate.SKIPPED, reason=Reason.SELF_RESOLVED, status=None)
-        holding.held_clear(group)
-    if act.action is Taken.STARTED:
-        if taken is not None:
-            fates_set(group, taken, fate=Fate.INVESTIGATED, run_id=act.run_id)
-        fates_set(group, None, fate=Fate.INVESTIGATED, run_id=act.run_id)
-        _group_fate(group, Fate.INVESTIGATED, run_id=act.run_id)
-    elif act.action in _PUT_OFF:
-        _settle_put_off(group, taken, act, _PUT_OFF[act.action])
-    elif act.action is Taken.UPDATED:
-        _settle_joined(group, taken, act)
-    elif taken is not None and act.action in {Taken.COALESCED, Taken.REPEATED}:
-        _settle_untold(group, taken, act)
-    if taken is not None:
-        _settle_over(group, taken, fires=fires)
-
-
-def _settle_put_off(group: AlertGroup, taken: TakenIn | None, act: _Act, fate: Fate) -> None:
-    if taken is None:
-        fates_set(group, None, fate=fate, reason=act.reason)
-    elif meant := _not_looked_at(taken):
-        fates_set(group, taken, fate=fate, reason=act.reason, only=meant)
-    _group_fate(group, fate, act.reason, run_id=group.run_id)
-
-
-def _settle_joined(group: AlertGroup, taken: TakenIn | None, act: _Act) -> None:
-    if taken is None:
-        fates_set(group, None, fate=Fate.JOINED, run_id=act.run_id)
-    elif joined := act.fresh | taken.fires_anew:
-        fates_set(group, taken, fate=Fate.JOINED, run_id=act.run_id, only=joined)
-    if group.fate in {"", Fate.WAITING, Fate.SKIPPED}:
-        _group_fate(group, Fate.JOINED, run_id=act.run_id)
-
-
-def _settle_over(group: AlertGroup, taken: TakenIn, *, fires: bool) -> None:
-    """Keep the fates of alerts that were over before anything became of them."""
-    waited = [key for key, one in taken.alerts.items() if one.fate == Fate.WAITING and one.status != GroupStatus.FIRING]
-    if waited:
-        fates_set(group, taken, fate=Fate.SKIPPED, reason=Reason.SELF_RESOLVED, only=waited, status=None)
-    if over := without_fate(taken, status=GroupStatus.RESOLVED):
-        fates_set(group, taken, fate=Fate.SKIPPED, reason=Reason.RESOLVED_ONLY, only=over, status=None)
-        if not group.fate:
-            _group_fate(group, Fate.SKIPPED, Reason.RESOLVED_ONLY)
-    if not fires and group.fate == Fate.WAITING:
-        _group_fate(group, Fate.SKIPPED, Reason.SELF_RESOLVED, run_id=group.run_id)
-
-
-def _settle_untold(group: AlertGroup, taken: TakenIn, act: _Act) -> None:
-    """Keep the fates of alerts that a run knows already, has no room to hear of, or was ended a short while ago."""
-    if act.reason is Reason.NO_ROOM:
-        if waiting := _not_looked_at(taken):
-            fates_set(group, taken, fate=Fate.WAITING, reason=Reason.NO_ROOM, only=waiting)
-    elif act.action is Taken.COALESCED:
-        if unknown := _not_looked_at(taken):
-            fates_set(group, taken, fate=Fate.JOINED, run_id=act.run_id, only=unknown)
-    elif repeated := {*without_fate(taken), *taken.fires_anew}:
-        fates_set(group, taken, fate=Fate.SKIPPED, reason=Reason.REPEAT_WINDOW, run_id=act.run_id, only=repeated)
-        _group_fate(group, Fate.SKIPPED, Reason.REPEAT_WINDOW, run_id=act.run_id)
-
-
-def _not_looked_at(taken: TakenIn) -> list[str]:
-    """Return the digests of the alerts that fire and that no run has looked at since they began."""
-    return [
-        key
-        for key, alert in taken.alerts.items()
-        if alert.status == GroupStatus.FIRING
-        and (alert.fate in {"", Fate.WAITING, Fate.SKIPPED} or key in taken.fires_anew)
-    ]
-
-
-def _group_fate(group: AlertGroup, fate: Fate, reason: Reason | None = None, *, run_id: UUID | None = None) -> None:
-    group.fate, group.fate_reason, group.run_id = fate, reason or "", run_id
 
 
 def _remember(group: AlertGroup, key: str, action: Taken) -> None:

@@ -13,7 +13,7 @@ from controlplane.alerts.services import Taken
 from controlplane.alerts.sweeping import REMEMBERED, alerts_sweep
 from controlplane.audit.models import AuditEvent
 from controlplane.configs.services import config_patch
-from controlplane.core import clock
+from controlplane.core import clock, metrics
 from controlplane.core.actor import Actor, Role
 from controlplane.investigations.models import Message, Run, Thread
 from controlplane.investigations.services import message_post
@@ -372,3 +372,34 @@ def test_list__by_fate_and_source__those_groups(tree: Tree, am: Actor) -> None:
     assert found(source="sentry") == []
     assert client.get(LIST, {"fate": "x"}).json()["code"] == "unknown_fate"
     assert client.get(LIST, {"source": "x"}).json()["code"] == "unknown_source"
+
+
+def test_debounce__a_person_starts_a_run_meanwhile__what_waits_joins_it(tree: Tree, am: Actor) -> None:
+    thread_id = deliver(am, webhook()).group.thread_id
+    assert thread_id is not None
+    end_run(tree)
+    settle(tree, debounce_s=60)
+    body = webhook(alert("a"), alert("b", labels={"severity": "warning", "pod": "pod-b"}))
+    body["alerts"][0]["labels"]["severity"] = "warning"
+    assert deliver(am, body).action is Taken.WAITING
+    run = message_post(actor=tree.system, thread_id=thread_id, text="And now?").run
+    assert run is not None
+
+    with time_machine.travel(clock.now() + timedelta(seconds=61), tick=False):
+        assert alerts_sweep() == 1
+
+    row = Alert.objects.exclude(fate="investigated").get()
+    assert (row.fate, row.run_id) == ("joined", run.pk)
+    assert AlertGroup.objects.get().held_until is None
+    assert (Run.objects.count(), Message.objects.filter(delivered_at=None).count()) == (2, 1)
+
+
+def test_ignored__counted(tree: Tree) -> None:
+    labels = {"source": "pagerduty", "action": "ignored"}
+
+    def counted() -> float:
+        return metrics.registry.get_sample_value("opensre_alert_deliveries_total", labels) or 0.0
+
+    before = counted()
+    api_client(token=ingest_token(tree)).post(f"{LIST}/pagerduty", samples.pagerduty("pagey.ping"))
+    assert counted() == before + 1

@@ -15,7 +15,7 @@ from controlplane.core import clock
 from controlplane.core.errors import InvalidInput
 from controlplane.investigations.models import Run, Thread
 from tests.alerts import samples
-from tests.factories import Tree, api_client, entrust, make_team_token
+from tests.factories import Tree, api_client, entrust, make_team_token, make_user
 
 NAME = "OPENSRE_CRED_ALERTS"
 SECRET = "whsec_" + base64.b64encode(b"made-up for tests only, 32 bytes").decode()
@@ -69,6 +69,8 @@ def test_source__proven__taken_in_for_its_team(tree: Tree, kind: str) -> None:
     group, thread = AlertGroup.objects.get(), Thread.objects.get()
     assert (group.node_id, group.source) == (tree.payments.pk, kind)
     assert thread.started_by == "alert_source:payments/main"
+    page = api_client(user=make_user(tree.payments)).get(f"/app/threads/{thread.pk}").content.decode()
+    assert "with the source payments/main" in page
 
 
 @pytest.mark.parametrize("kind", VERIFIED)

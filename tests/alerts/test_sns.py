@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from controlplane.alerts import sns
 from controlplane.alerts.models import Alert, AlertGroup
@@ -243,8 +246,24 @@ def test_access_token__envelope__is_verified_all_the_same(tree: Tree, amazon: sa
     assert post(amazon.envelope(samples.alarm()), url, token).status_code == 202
 
 
-def test_fetched__nothing_answers__unavailable_without_the_address(settings: Any) -> None:
-    settings.OUTBOUND_PRIVATE_ALLOW = ["127.0.0.0/8"]
+def test_fetched__nothing_answers__unavailable_without_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(django_settings, "OUTBOUND_PRIVATE_ALLOW", ["127.0.0.0/8"])
     with pytest.raises(Unavailable) as caught:
         sns.fetched("https://127.0.0.1:9/SimpleNotificationService-1.pem")
     assert "pem" not in caught.value.detail
+
+
+@given(
+    changed=st.dictionaries(
+        st.sampled_from(["Type", "Message", "Signature", "SigningCertURL", "TopicArn", "Timestamp"]),
+        st.none() | st.integers(-9, 9) | st.text(max_size=30) | st.lists(st.text(max_size=3), max_size=2),
+        min_size=1,
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sns__members_of_any_kind__refused_never_a_500(
+    source: Tree, amazon: samples.Amazon, web: Web, changed: dict[str, Any]
+) -> None:
+    response = post(amazon.envelope(samples.alarm()) | changed)
+    assert response.status_code in (400, 401, 403)
+    assert not AlertGroup.objects.exists()
