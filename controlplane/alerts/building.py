@@ -20,6 +20,7 @@ from controlplane.alerts.bounding import (
 from controlplane.alerts.delivery import Delivery, Single
 from controlplane.alerts.models import GroupStatus
 from controlplane.alerts.normalised import URGENT, Reading, Signal, about_of, digest, severity_of, shared
+from controlplane.core.errors import PayloadTooLarge
 from controlplane.core.redaction import redact_json
 from controlplane.runtimes.loose_json import moment
 
@@ -28,6 +29,8 @@ MAX_FINGERPRINTS: Final = 5_000
 """How many alerts of one group are told apart; more are counted, not known one by one."""
 MAX_SINGLES: Final = 200
 """How many alerts of one delivery are kept each with a fate of its own; the others share the group's."""
+MAX_GROUPS: Final = 50
+"""How many groups one delivery may have alerts of."""
 _TEXTS: Final = ("receiver", "externalURL", "title", "state", "message")  # the last three: what Grafana adds
 _ALERT_TEXTS: Final = ("startsAt", "endsAt", "generatorURL", "fingerprint")
 _ROUTING_CHARS: Final = 1_000
@@ -61,10 +64,17 @@ class _Alert:
 
 
 def deliveries_of(reading: Reading, *, source: str) -> list[Delivery]:
-    """Return a reading as deliveries, one for each group that the vendor puts alerts into, in their order."""
+    """Return a reading as deliveries, one for each group that the vendor puts alerts into, in their order.
+
+    Raises:
+        PayloadTooLarge: ``too_many_groups``.
+    """
     groups: dict[str, list[Signal]] = {}
     for signal in reading.signals:
         groups.setdefault(signal.group or signal.name, []).append(signal)
+    if len(groups) > MAX_GROUPS:
+        detail = f"One delivery has alerts of at most {MAX_GROUPS} groups here; this one has {len(groups):,}."
+        raise PayloadTooLarge(detail, code="too_many_groups")
     return [
         delivery_of(
             _canonical(key, signals),
@@ -72,7 +82,7 @@ def deliveries_of(reading: Reading, *, source: str) -> list[Delivery]:
             whole=False,
             delivery_id=reading.delivery_id,
             identifiers=reading.identifiers,
-            original=reading.original,
+            original=reading.original if len(groups) == 1 else None,
         )
         for key, signals in groups.items()
     ]

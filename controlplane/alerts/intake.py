@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 #: How old a delivery may be that nothing but a signature vouches for: its id is known for twice as long.
 REPLAY_WINDOW: Final = timedelta(days=7)
 _AHEAD: Final = timedelta(minutes=10)
-MAX_GROUPS: Final = 50
-"""How many groups one delivery may have alerts of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +95,6 @@ def taken_in(actor: Actor, read: Read) -> TakenIn:
     """
     if read.ignored:
         return TakenIn(ignored=read.ignored)
-    if len(read.deliveries) > MAX_GROUPS:
-        detail = f"One delivery has alerts of at most {MAX_GROUPS} groups here; this one has {len(read.deliveries)}."
-        raise PayloadTooLarge(detail, code="too_many_groups")
     return TakenIn(tuple(alert_ingest(actor=actor, delivery=delivery) for delivery in read.deliveries))
 
 

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import orjson
 
-from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest
+from controlplane.core.errors import FieldError, InvalidInput, MalformedRequest, PayloadTooLarge
 from controlplane.runtimes.loose_json import mapping, moment, text
 
+MAX_ITEMS: Final = 5_000
+"""How many alerts of one body are read, but for Alertmanager's and Grafana's, of which more are counted."""
 FIRING: Final = "firing"
 RESOLVED: Final = "resolved"
 #: Words of all vendors for "it is over"; every other word means that it goes on.
@@ -110,11 +112,6 @@ class Reading:
     original: Any = None
 
 
-def ignored(why: str) -> Reading:
-    """Return the reading of a delivery that is in order and no alert."""
-    return Reading(ignored=why)
-
-
 def require_object(body: Any) -> Mapping[str, Any]:
     """Return the body if it is an object.
 
@@ -124,6 +121,17 @@ def require_object(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, dict):
         raise MalformedRequest("The body must be a JSON object.", code="not_an_object")
     return body
+
+
+def require_few(items: Sequence[Any]) -> None:
+    """Refuse a body with more alerts than are read at once.
+
+    Raises:
+        PayloadTooLarge: ``too_many_alerts``.
+    """
+    if len(items) > MAX_ITEMS:
+        detail = f"One delivery has at most {MAX_ITEMS:,} alerts here; this one has {len(items):,}."
+        raise PayloadTooLarge(detail, code="too_many_alerts")
 
 
 def no_alert(vendor: str, *missing: tuple[str, str]) -> InvalidInput:

@@ -442,7 +442,72 @@ def test_words__of_states_and_severities__as_the_vendors_mean_them() -> None:
     ]  # fmt: skip
 
 
-SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
+SHAPES: dict[str, tuple[str, Any, dict[str, str]]] = {
+    "a list of Prometheus": (
+        "generic",
+        [{"labels": {"alertname": "Up", "instance": "h:9100", "severity": "page"}, "annotations": {"summary": "s"}}],
+        {"name": "Up", "severity": "page", "host": "h:9100"},
+    ),
+    "Zabbix": (
+        "generic",
+        {"event_name": "High load", "host_name": "db1", "event_severity": "High", "event_status": "PROBLEM"},
+        {"name": "High load", "severity": "high", "host": "db1", "status": "firing"},
+    ),
+    "Dynatrace": (
+        "generic",
+        {
+            "ProblemID": "P-1",
+            "ProblemTitle": "Failures",
+            "State": "RESOLVED",
+            "ProblemSeverity": "ERROR",
+            "ImpactedEntity": "checkout",
+        },
+        {"name": "Failures", "status": "resolved", "severity": "error", "service": "checkout"},
+    ),
+    "Google Cloud": (
+        "generic",
+        {
+            "version": "1.2",
+            "incident": {
+                "incident_id": "0.a",
+                "policy_name": "CPU",
+                "state": "open",
+                "severity": "Critical",
+                "resource_name": "vm-1",
+                "started_at": 1764496800,
+            },
+        },
+        {"name": "CPU", "severity": "critical", "service": "vm-1", "status": "firing"},
+    ),
+    "an event for PagerDuty": (
+        "generic",
+        {
+            "event_action": "resolve",
+            "dedup_key": "k",
+            "payload": {"summary": "Disk full", "severity": "critical", "component": "postgres"},
+        },
+        {"name": "Disk full", "status": "resolved", "service": "postgres"},
+    ),
+    "Nagios": (
+        "generic",
+        {"notification_type": "RECOVERY", "host_name": "h", "service_description": "HTTP", "service_state": "OK"},
+        {"name": "HTTP", "status": "resolved", "host": "h"},
+    ),
+    "Sensu": (
+        "generic",
+        {"entity": {"metadata": {"name": "host-9"}}, "check": {"metadata": {"name": "cpu"}, "state": "failing"}},
+        {"name": "cpu", "status": "firing", "service": "host-9"},
+    ),
+    "Splunk": (
+        "generic",
+        {"search_name": "Errors", "result": {"host": "web-1", "count": "7"}},
+        {"name": "Errors", "host": "web-1"},
+    ),
+    "UptimeRobot": (
+        "generic",
+        {"monitorFriendlyName": "shop", "alertTypeFriendlyName": "Up"},
+        {"name": "shop", "status": "resolved"},
+    ),
     "labels of Alertmanager's kind at Datadog's door": (
         "datadog",
         {
@@ -487,3 +552,20 @@ def test_generic__idempotency_key__sent_again_is_a_duplicate(tree: Tree) -> None
     headers = {"Idempotency-Key": "one"}
     answers = [client.post("/api/v1/alerts/generic", {"title": "x"}, headers=headers).json() for _ in range(2)]
     assert [answer["action"] for answer in answers] == ["started", "duplicate"]
+
+
+def test_generic__ids_of_messages__firing_and_resolved_are_one_alert(tree: Tree) -> None:
+    token = ingest_token(tree)
+    for number, status in enumerate(("open", "closed")):
+        post(tree, "generic", {"id": f"message-{number}", "title": "Queue is long", "status": status}, token)
+    assert Alert.objects.get().status == "resolved"
+
+
+def test_generic__ids_in_a_list__tell_alerts_apart(tree: Tree) -> None:
+    post(tree, "generic", {"alerts": [{"id": number, "title": "Queue is long"} for number in range(3)]})
+    assert (Alert.objects.count(), Run.objects.count()) == (3, 1)
+
+
+def test_generic__thousands_of_alerts__refused_quickly(tree: Tree) -> None:
+    response = post(tree, "generic", {"alerts": [{"title": "x"}] * 5_001})
+    assert (response.status_code, response.json()["code"]) == (413, "too_many_alerts")

@@ -11,6 +11,7 @@ from controlplane.alerts.normalised import (
     digest,
     first,
     no_alert,
+    require_few,
     require_object,
     severity_of,
     status_of,
@@ -73,6 +74,7 @@ def _mapped(body: Any, by: AlertMapping) -> Reading:
     if by.alerts is not None:
         found = _at(body, by.alerts)
         items = list(objects(found)) if isinstance(found, list) else [found] if isinstance(found, dict) else []
+        require_few(items)
         if not items:
             raise no_alert("this source's mapping", (by.alerts, "the list of alerts"))
     signals = [signal for item in items if (signal := _signal(body, item, by)) is not None]
