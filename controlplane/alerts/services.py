@@ -21,6 +21,7 @@ from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.permissions import RULES, Action
+from controlplane.investigations.models import Run
 from controlplane.investigations.selectors import run_active
 from controlplane.investigations.services import News, Telling, investigation_start, thread_tell
 from controlplane.orgs.models import Node
@@ -86,7 +87,7 @@ def alert_ingest(*, actor: Actor, delivery: Delivery) -> Ingested:
         turned = group.deliveries > 0 and group.status != delivery.status
         changed = _record(group, delivery)
         before = {name: getattr(group, name) for name in _FATE}
-        act = _act(intake, team, group, delivery)
+        act = _act(intake, team, group, delivery, anew=bool(taken.fires_anew))
         settle(group, taken, act, fires=delivery.status == GroupStatus.FIRING)
         changed += [name for name, value in before.items() if getattr(group, name) != value]
         # A repeat writes its counters alone, not thousands of digests.
@@ -200,26 +201,29 @@ def _record(group: AlertGroup, delivery: Delivery) -> list[str]:
     return changed
 
 
-def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, released: bool = False) -> Act:
+def _act(
+    intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, anew: bool = False, released: bool = False
+) -> Act:
     firing = delivery.status == GroupStatus.FIRING
     thread_id = group.thread_id
     fresh = delivery.firing.difference(group.fingerprints)
     if thread_id is None:
         if not firing:
             return Act(Taken.RESOLVED)
-        put_off = _put_off(intake, team, group, delivery, fresh, released=released)
+        put_off = _put_off(intake, team, group, delivery, waits=not released)
         return put_off or _start(intake, team, group, delivery)
     turned = group.told_status != delivery.status
     line = delivery.news(fresh, turned=turned) if fresh or turned else None
     active = run_active(thread_id)
     if line is None and active is not None:
         return Act(_UNTOLD[Telling.KNOWN, firing], active)
-    put_off = None
+    put_off, window = None, _policy(team).repeat_window
     if active is None and firing:
-        put_off = _put_off(intake, team, group, delivery, fresh, released=released)
-        if put_off is not None and fresh:
+        # Alerts that are known start a run too, once they come back after the repeat window.
+        starts = bool(fresh) or ((anew or group.held is not None) and _quiet_since(thread_id, window))
+        put_off = _put_off(intake, team, group, delivery, waits=starts and not released)
+        if put_off is not None and starts:
             return put_off
-    window = _policy(team).repeat_window
     news = News(
         line=line,
         prompt=delivery.prompt() if firing and put_off is None else None,
@@ -239,12 +243,16 @@ def _act(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, re
     return Act(Taken.STARTED if started else Taken.UPDATED, told.run_id, fresh=fresh)
 
 
-def _put_off(
-    intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, fresh: frozenset[str], *, released: bool
-) -> Act | None:
+def _quiet_since(thread_id: UUID, window: timedelta) -> bool:
+    """Return whether a thread's last run ended at least ``window`` ago."""
+    ended_at = Run.objects.filter(thread_id=thread_id).order_by("-number").values_list("ended_at", flat=True).first()
+    return ended_at is not None and ended_at + window <= clock.now()
+
+
+def _put_off(intake: Actor, team: Node, group: AlertGroup, delivery: Delivery, *, waits: bool) -> Act | None:
     """Return why no run is started now, ``None`` where one may be: alerts must fire on first, or no budget is left."""
     policy = _policy(team)
-    if fresh and policy.debounce and not (released or delivery.urgent) and not holding.is_due(group):
+    if waits and policy.debounce and not delivery.urgent and not holding.is_due(group):
         holding.hold(group, delivery, intake, policy.debounce)
         return Act(Taken.WAITING, reason=Reason.DEBOUNCE)
     # The team's row is the lock under which its runs are counted, or two senders would both see the last place.

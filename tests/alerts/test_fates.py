@@ -179,6 +179,27 @@ def test_debounce__alerts_one_by_one__all_that_waited_are_in_the_run(tree: Tree)
     assert Counter(Alert.objects.values_list("fate", "run_id")) == {("investigated", run.pk): 2}
 
 
+def test_debounce__comes_back_after_the_repeat_window__waits_again(tree: Tree, am: Actor) -> None:
+    settle(tree, debounce_s=60, repeat_window_s=3_600)
+    began = clock.now()
+    with time_machine.travel(began, tick=False):
+        deliver(am, mild())
+    with time_machine.travel(began + timedelta(minutes=2), tick=False):
+        alerts_sweep()
+        end_run(tree)
+        assert deliver(am, mild(status="resolved")).action is Taken.RESOLVED
+    with time_machine.travel(began + timedelta(minutes=30), tick=False):
+        assert deliver(am, mild()).action is Taken.REPEATED
+        deliver(am, mild(status="resolved"))
+    with time_machine.travel(began + timedelta(hours=2), tick=False):
+        assert [deliver(am, mild()).action for _ in range(2)] == [Taken.WAITING] * 2
+        assert fates() == {"a": ("waiting", "debounce")}
+    with time_machine.travel(began + timedelta(hours=2, minutes=2), tick=False):
+        assert alerts_sweep() == 1
+
+    assert (Run.objects.count(), Thread.objects.count(), fates()) == (2, 1, {"a": ("investigated", "")})
+
+
 def test_debounce__team_archived_meanwhile__given_up_with_the_reason(tree: Tree, am: Actor) -> None:
     settle(tree, debounce_s=60)
     deliver(am, mild())
