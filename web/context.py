@@ -15,6 +15,8 @@ SECTIONS = {
     "investigation_new": "home",
     "thread": "runs",
     "runs": "runs",
+    "alerts": "alerts",
+    "alert": "alerts",
     "config": "config",
     "config_node": "config",
     "config_edit": "config",

@@ -10,10 +10,14 @@ from typing import Any, Final, Protocol
 _COMMON: Final = frozenset({"suite", "runtime", "cases", "score", "passed", "median_seconds"})
 #: Up to how many passing cases show at once.
 SHOWN_PASSING: Final = 12
-_COUNTS: Final = frozenset({"healthy_blamed"})
+_COUNTS: Final = frozenset({"healthy_blamed", "fields", "right_fields", "whole_payloads", "twice_one_incident"})
 _LABELS: Final = {
     "right_category": "Right category",
     "healthy_blamed": "Healthy systems blamed",
+    "fields": "Fields scored",
+    "right_fields": "Fields right",
+    "whole_payloads": "Bodies with every field right",
+    "twice_one_incident": "Bodies that sent twice are one incident",
     "top1": "Cause named first",
     "top3": "Cause among the first three",
     "specificity": "Quiet windows in which nobody is blamed",

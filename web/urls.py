@@ -4,6 +4,7 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from web.views import (
+    alerts,
     config,
     config_credentials,
     config_edit,
@@ -35,6 +36,8 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
     path("app/runs", runs.runs, name="runs"),
+    path("app/alerts", alerts.alerts, name="alerts"),
+    path("app/alerts/<uuid:group_id>", alerts.alert, name="alert"),
     path("app/config", config.config, name="config"),
     path("app/config/<slug:slug>", config.config_node, name="config_node"),
     path("app/config/<slug:slug>/edit", config_edit.config_edit, name="config_edit"),

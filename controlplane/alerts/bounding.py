@@ -19,10 +19,13 @@ MAX_MEMBERS: Final = 50
 MAX_TEXT: Final = 4_000
 MAX_NAME: Final = 100
 MAX_NOTES: Final = 20
+MAX_VALUES: Final = 400
+"""How many members of a vendor's own body are kept."""
 MAX_BYTES: Final = 512 * 1024
 """The largest document that is kept, in bytes of JSON."""
 _RAW_TEXT: Final = 16_384
 _RAW_WORD: Final = 4_096
+_DEEPEST: Final = 10
 _CUT: Final = " … [cut]"
 #: Tried in turn until the document is small enough: characters of a text, single alerts. The last one always fits.
 _STEPS: Final = ((MAX_TEXT, MAX_ALERTS), (1_000, MAX_ALERTS), (200, MAX_ALERTS), (200, 5), (60, 1))
@@ -84,6 +87,45 @@ def bounded_members(members: Mapping[str, str], where: str, notes: Notes) -> dic
         shown = bounded_text(name, f"a name in {where}", notes)
         kept[shown] = bounded_text(members[name], f"{where}/{redact_text(shown[:MAX_NAME])}", notes)
     return kept
+
+
+def bounded_value(value: Any, notes: Notes) -> Any:
+    """Return a JSON value of any shape as it is redacted: not too deep, not too many members, its texts bounded."""
+    return _Bounding(notes).value(value, _DEEPEST)
+
+
+class _Bounding:
+    """Walks a value with one budget of members for all of it."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._left = MAX_VALUES
+        self._said = False
+
+    def value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return bounded_text(value, "a text of the original", self._notes)
+        if not isinstance(value, dict | list):
+            return value
+        if depth == 0:
+            return self._cut("deeper values")
+        if isinstance(value, list):
+            return [self.value(item, depth - 1) for item in islice(value, self._take(len(value)))]
+        taken = islice(value.items(), self._take(len(value)))
+        return {bounded_text(str(name), "a name", self._notes): self.value(item, depth - 1) for name, item in taken}
+
+    def _take(self, wanted: int) -> int:
+        given = min(wanted, self._left)
+        self._left -= given
+        if given < wanted:
+            self._cut(f"all but {MAX_VALUES} members")
+        return given
+
+    def _cut(self, what: str) -> str:
+        if not self._said:
+            self._said = True
+            self._notes.add(f"of the original, {what} are left out")
+        return "… [cut]"
 
 
 def redacted(document: Mapping[str, Any]) -> dict[str, Any]:

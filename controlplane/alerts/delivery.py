@@ -1,9 +1,31 @@
 """What one delivery of an alert source says, in the form that intake works with, whatever the source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Self
+
+_STORED: Final = (
+    "source", "group_key", "group_text", "status", "title", "severity", "about", "summary", "firing_count", "whole",
+    "urgent",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One alert of a delivery as it is listed, redacted and bounded. ``digest`` tells it from others of its group."""
+
+    digest: str
+    status: str
+    name: str
+    severity: str
+    service: str
+    host: str
+    workload: str
+    summary: str
+    url: str
+    starts_at: datetime | None
+    details: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +35,10 @@ class Delivery:
     ``routing_labels`` are the labels that all alerts share, as they came: they choose the team and are never stored or
     quoted. ``firing`` holds a digest of every alert that fires (at most some thousands, see the reader), ``names`` what
     to call those of them that are kept. ``payload`` is the document a run gets.
+
+    ``whole``: it tells the state of its whole group, and not of some alerts that belong to it. ``singles`` are its
+    alerts one by one. ``key`` is the same for the same delivery sent again, ``""`` where the sender has no ids.
+    ``identifiers`` are kinds of routes with their keys, as they came. ``urgent``: one fires that waits for nothing.
     """
 
     source: str
@@ -30,6 +56,33 @@ class Delivery:
     starts_at: datetime | None
     routing_labels: Mapping[str, str]
     payload: Mapping[str, Any]
+    whole: bool = True
+    singles: tuple[Single, ...] = ()
+    key: str = ""
+    identifiers: Mapping[str, str] = field(default_factory=dict)
+    urgent: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a run can be started with later, as JSON: nothing that is not redacted."""
+        return {
+            **{name: getattr(self, name) for name in _STORED},
+            "labels": dict(self.labels),
+            "names": dict(self.names),
+            "payload": dict(self.payload),
+            "firing": sorted(self.firing),
+            "starts_at": self.starts_at.isoformat() if self.starts_at else None,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the delivery that :meth:`as_json` made."""
+        starts_at = stored["starts_at"]
+        return cls(
+            **{name: stored[name] for name in (*_STORED, "labels", "names", "payload")},
+            firing=frozenset(stored["firing"]),
+            starts_at=datetime.fromisoformat(starts_at) if starts_at else None,
+            routing_labels={},
+        )
 
     def prompt(self) -> str:
         """Return the one line that a run is asked with."""

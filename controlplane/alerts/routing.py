@@ -18,17 +18,18 @@ TEAM_LABEL: Final = "team"
 SERVICE_LABEL: Final = "service"
 
 
-def team_route(*, actor: Actor, labels: Mapping[str, str]) -> Node:
+def team_route(*, actor: Actor, labels: Mapping[str, str], identifiers: Mapping[str, str] | None = None) -> Node:
     """Return the team, with its organization, that takes in an alert.
 
     A token of a team: that team, whatever the alert says. Else the label ``team`` where it names a team in reach; else
     the first matching rule of ``routing.alerts`` in the effective configuration of the token's node; else the team in
-    reach that owns the label ``service`` by its ``routing.services``; else the only team in reach, where the alert
-    names none.
+    reach that owns what the alert is about by its ``routing`` (the label ``service``, a service of PagerDuty, a team or
+    an alert source of incident.io); else the only team in reach, where the alert names none.
 
     Args:
         actor: who delivers.
         labels: what all alerts of the group share.
+        identifiers: kinds of routes that the vendor's members name, with their keys.
 
     Raises:
         PermissionDenied: the actor may take alerts in nowhere.
@@ -49,7 +50,7 @@ def team_route(*, actor: Actor, labels: Mapping[str, str]) -> Node:
         ruled = team_by_rules(config_effective(node_id=actor.token_node_id).document, labels)
         if ruled is not None and (team := _team(teams, ruled)) is not None:
             return team
-    if not named and ruled is None and (team := _owner(actor, teams, labels.get(SERVICE_LABEL, ""))) is not None:
+    if not named and ruled is None and (team := _owner(actor, teams, labels, identifiers)) is not None:
         return team
     return _only(actor, teams, asked=bool(named) or ruled is not None)
 
@@ -58,10 +59,14 @@ def _team(teams: QuerySet[Node], slug: str) -> Node | None:
     return teams.filter(slug=slug).first() if is_slug(slug) else None
 
 
-def _owner(actor: Actor, teams: QuerySet[Node], service: str) -> Node | None:
-    if actor.organization_id is None or not service:
+def _owner(
+    actor: Actor, teams: QuerySet[Node], labels: Mapping[str, str], identifiers: Mapping[str, str] | None
+) -> Node | None:
+    service = labels.get(SERVICE_LABEL, "")
+    keys = {**(identifiers or {}), **({"service": service} if service else {})}
+    if actor.organization_id is None or not keys:
         return None
-    owner = route_owner(organization_id=actor.organization_id, identifiers={"service": service})
+    owner = route_owner(organization_id=actor.organization_id, identifiers=keys)
     return None if owner is None else teams.filter(pk=owner.node.pk).first()
 
 

@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapVali
 from pydantic_core import PydanticCustomError
 
 from controlplane.configs.agent_sections import Agents, McpServers, Memory, RemoteAgents, TeamContext, Tools
-from controlplane.core.references import MalformedReference, references_of
+from controlplane.configs.alert_sections import AlertsSection
+from controlplane.configs.reference_fields import Reference, holds_reference, require_reference
 
 MIB = 1024 * 1024
 #: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
@@ -57,25 +58,6 @@ class RuntimeSection(BaseModel):
     )
 
 
-def holds_reference(value: str) -> bool:
-    """Return whether a text has a reference, or something that was meant as one."""
-    try:
-        return bool(references_of(value))
-    except MalformedReference:
-        return True
-
-
-def _reference(value: str) -> str:
-    try:
-        referring = bool(references_of(value))
-    except MalformedReference:
-        referring = False
-    if not referring:
-        message = "A credential is a reference such as ${NAME}, never the value itself"
-        raise PydanticCustomError("reference_required", message)
-    return value
-
-
 def _base_url(value: str) -> str:
     if holds_reference(value):
         return value
@@ -101,11 +83,10 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
             message = "The header {name} belongs to the connection, the message's form or a cloud's metadata service"
             raise PydanticCustomError("header_reserved", message, {"name": name})
         if _CREDENTIAL_HEADER.search(name):
-            _reference(content)
+            require_reference(content)
     return value
 
 
-Reference = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_reference)]
 BaseUrl = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(_headers)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,99}$")]
@@ -203,16 +184,6 @@ class RoutingSection(BaseModel):
     incidentio_alert_source_ids: RouteKeys | None = None
     coralogix_team_names: RouteKeys | None = None
     vercel_project_ids: RouteKeys | None = None
-
-
-class AlertsSection(BaseModel):
-    """``alerts``: what repeats of an alert do."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    repeat_window_s: Annotated[int, Field(ge=0, le=30 * 86_400)] | None = Field(
-        None, description="Seconds after a run's end in which the same alerts start no other run; 14400 when left out."
-    )
 
 
 class DocumentSchema(BaseModel):

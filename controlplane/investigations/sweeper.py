@@ -1,6 +1,7 @@
 """The sweep, in every process, so that a dead worker is noticed whichever process is left."""
 
 import threading
+from collections.abc import Callable
 
 import structlog
 from django.conf import settings
@@ -12,9 +13,21 @@ from controlplane.investigations.lifecycle import runs_sweep
 
 log = structlog.get_logger(__name__)
 
+_steps: list[Callable[[], object]] = [runs_sweep]
+
+
+def sweep_register(step: Callable[[], object]) -> None:
+    """Have every process do ``step`` each ``SWEEP_SECONDS`` too: for apps above this one, in ``AppConfig.ready()``.
+
+    Args:
+        step: may be called at any time by several processes at once; what it raises is logged.
+    """
+    if step not in _steps:
+        _steps.append(step)
+
 
 class Sweeper(threading.Thread):
-    """Calls :func:`runs_sweep` every ``SWEEP_SECONDS``; survives a locked or restarting database."""
+    """Calls what is registered every ``SWEEP_SECONDS``; survives a locked or restarting database."""
 
     def __init__(self) -> None:
         super().__init__(name="run-sweeper", daemon=True)
@@ -23,10 +36,11 @@ class Sweeper(threading.Thread):
     @override
     def run(self) -> None:
         while not self._ending.wait(settings.SWEEP_SECONDS):
-            try:
-                run_job(runs_sweep)
-            except Exception:  # the next sweep tries again
-                log.exception("sweep.failed")
+            for step in tuple(_steps):
+                try:
+                    run_job(step)
+                except Exception:  # the next sweep tries again
+                    log.exception("sweep.failed")
         connections.close_all()
 
     def end(self) -> None:

@@ -141,6 +141,12 @@ def test_list__one_group__its_members(tree: Tree) -> None:
         "starts_at": "2026-03-03T08:00:00.123Z",
         "deliveries": 2,
         "thread_id": str(group.thread_id),
+        "fate": "investigated",
+        "reason": None,
+        "explanation": "",
+        "run_id": str(group.run_id),
+        "run_url": f"/app/threads/{group.thread_id}#run-{group.run_id}",
+        "waits_until": None,
     }
     assert times["first_at"] <= times["last_at"]
 

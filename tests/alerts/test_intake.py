@@ -303,8 +303,8 @@ def test_ingest__coalesced_repeat__fixed_number_of_queries(
     client.post("/api/v1/alerts/alertmanager", body)
     client.post("/api/v1/alerts/alertmanager", body)
 
-    # token; team; savepoint; group, locked; is a run active; group, counted; release
-    with django_assert_num_queries(7):
+    # token; team; savepoint; group, locked; alerts; alerts, counted; is a run active; group, counted; release
+    with django_assert_num_queries(9):
         response = client.post("/api/v1/alerts/alertmanager", body)
 
     assert response.json()["action"] == "coalesced"

@@ -42,9 +42,19 @@ REVIEW_STATES: Final = {
     "withdrawn": Look("Withdrawn", "back", ""),
     "needs_rebase": Look("Needs rebase", "warn", "tone-late"),
 }
+#: What became of an alert.
+FATES: Final = {
+    "investigated": Look("Investigated", "check", "tone-good"),
+    "joined": Look("Joined a run", "plus", "tone-run"),
+    "waiting": Look("Waiting", "clock", "tone-warn"),
+    "skipped": Look("Skipped", "next", ""),
+}
 _NAME: Final = re.compile(r"[\w./%-]+")
 _NAME_PART: Final = re.compile(r"[^_/]+[_/]*|[_/]+")
-_SEVERITIES: Final = {"critical": "tone-bad", "high": "tone-late", "medium": "tone-warn", "low": "tone-run", "info": ""}
+_SEVERITIES: Final = {
+    "critical": "tone-bad", "fatal": "tone-bad", "high": "tone-late", "error": "tone-late", "major": "tone-late",
+    "medium": "tone-warn", "warning": "tone-warn", "low": "tone-run", "info": "",
+}  # fmt: skip
 _REPORT_STATUSES: Final = {
     "resolved": "tone-good", "mitigated": "tone-run", "ongoing": "tone-warn", "inconclusive": "",
 }  # fmt: skip
@@ -60,6 +70,12 @@ def status_badge(status: str) -> dict[str, Any]:
 def review_badge(state: str) -> dict[str, Any]:
     """The badge of a review's state."""
     return {"look": REVIEW_STATES.get(state, Look(state, "info", ""))}
+
+
+@register.inclusion_tag("web/partials/fate.html")
+def fate_badge(fate: str) -> dict[str, Any]:
+    """The badge of what became of an alert; nothing where nothing has yet."""
+    return {"fate": fate, "look": FATES.get(fate, Look(fate, "info", ""))}
 
 
 @register.filter

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from controlplane.access.selectors import principal_name
+from controlplane.alerts.sources import PRINCIPAL
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
@@ -46,7 +47,10 @@ def _page(
 
 
 def _credential(principal: str) -> str:
-    """Return with what an alert's source delivered, in words; ``""`` if it is gone."""
+    """Return with what an alert's source delivered, in words; ``""`` if that is gone."""
+    kind, _, source = principal.partition(":")
+    if kind == PRINCIPAL:
+        return f"the source {source}"
     name = principal_name(principal)
     return name and (f"token {name}" if principal.startswith("token:") else f"a token of {name}")
 

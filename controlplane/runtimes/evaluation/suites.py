@@ -1,6 +1,6 @@
 """The suites by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +11,18 @@ from controlplane.runtimes.evaluation.tracer import run_tracer
 from controlplane.runtimes.interface import AgentRuntime
 from controlplane.runtimes.registry import get_runtime
 
-SUITES: Final[Mapping[str, Callable[[AgentRuntime, Path], SuiteResult]]] = {
-    "tracer": run_tracer,
-    "petshop": run_petshop,
-}
+Suite = Callable[[AgentRuntime, Path], SuiteResult]
+SUITES: Final[dict[str, Suite]] = {"tracer": run_tracer, "petshop": run_petshop}
+
+
+def suite_register(name: str, run: Suite) -> None:
+    """Add a suite of an app above this one, in ``AppConfig.ready()``.
+
+    Args:
+        name: what ``manage.py evaluate`` calls it.
+        run: returns the result on a folder of data, and raises :class:`CaseError` where that cannot be read.
+    """
+    SUITES[name] = run
 
 
 def run_suite(suite: str, path: Path, *, runtime: str) -> SuiteResult:
