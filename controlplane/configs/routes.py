@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
+from unicodedata import normalize
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -37,9 +38,12 @@ class RouteKind:
         return f"{self.name}s"
 
     def normalised(self, key: str) -> str:
-        """Return the form in which a key is stored and looked up."""
-        key = key.strip()
-        return key.casefold() if self.folded else key
+        """Return the form in which a key is stored and looked up: names that look the same are the same.
+
+        Composed characters (NFC), and for folded kinds the canonical caseless match of Unicode 15, section 3.13, D145.
+        """
+        key = normalize("NFC", key.strip())
+        return normalize("NFC", key.casefold()) if self.folded else key
 
 
 #: In the order in which a lookup by several identifiers goes. GitHub compares owner and repository without regard to

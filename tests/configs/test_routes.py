@@ -52,6 +52,26 @@ OWNED = {
 }
 
 
+def test_claims__composed_and_decomposed_characters__are_one_name(tree: Tree) -> None:
+    composed, decomposed = "Caf\u00e9", "Cafe\u0301"
+    put(tree.payments, routing(services=[composed]))
+    with pytest.raises(Conflict):
+        put(tree.platform, routing(services=[decomposed]))
+    owner = route_owner(organization_id=tree.organization.pk, identifiers={"service": decomposed})
+    assert owner is not None
+    assert owner.node == tree.payments
+
+
+def test_migration__stored_claims__are_composed_and_the_first_of_two_stays(tree: Tree) -> None:
+    made = RouteClaim.objects.create
+    one, same = "Cafe\u0301", "Caf\u00e9"
+    made(organization=tree.organization, kind="service", key=same, node=tree.payments)
+    made(organization=tree.organization, kind="service", key=one, node=tree.platform)
+    made(organization=tree.organization, kind="github_repo", key=one, node=tree.platform)
+    import_module("controlplane.configs.migrations.0004_route_claims_composed").compose(apps, None)
+    assert claims() == {("service", same): "payments", ("github_repo", same): "platform"}
+
+
 def test_claims__of_a_document__normalised_where_the_platform_ignores_case(tree: Tree) -> None:
     put(tree.payments, {"routing": OWNED})
     assert claims() == {
