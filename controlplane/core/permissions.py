@@ -44,12 +44,14 @@ class Action(StrEnum):
     TOKEN_WRITE = "token.write"  # noqa: S105
     CREDENTIAL_GRANT = "credential.grant"
     AUDIT_READ = "audit.read"
+    IDENTITY_PROVIDER_READ = "identity_provider.read"
+    IDENTITY_PROVIDER_WRITE = "identity_provider.write"
     ALERT_INGEST = "alert.ingest"
     REVIEW_DECIDE = "review.decide"
 
 
 #: Done by people alone. A team or admin token, or a process, may not, whatever its scopes and grants are.
-PERSONAL: Final[frozenset[Action]] = frozenset({Action.REVIEW_DECIDE})
+PERSONAL: Final[frozenset[Action]] = frozenset({Action.REVIEW_DECIDE, Action.IDENTITY_PROVIDER_WRITE})
 
 
 class Rule(NamedTuple):
@@ -78,6 +80,9 @@ RULES: Final[dict[Action, Rule]] = {
     Action.TOKEN_WRITE: _rule(Role.ADMIN, "admin:*"),
     Action.CREDENTIAL_GRANT: _rule(Role.ADMIN, "admin:*"),
     Action.AUDIT_READ: _rule(Role.ADMIN, "admin:*"),
+    Action.IDENTITY_PROVIDER_READ: _rule(Role.ADMIN, "admin:*"),
+    # Whoever names the provider decides who is let in, and as what: owners alone.
+    Action.IDENTITY_PROVIDER_WRITE: _rule(Role.OWNER, "admin:*"),
     Action.ALERT_INGEST: _rule(Role.RESPONDER, "alerts:ingest"),
     Action.REVIEW_DECIDE: _rule(Role.REVIEWER, "reviews:decide", "admin:*"),
 }

@@ -111,6 +111,20 @@ LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/app/"
 LOGOUT_REDIRECT_URL = "/login/"
 
+# ---- sign-in by an identity provider ---------------------------------------------------------------------------------
+#: Microsoft's national clouds by name: where people sign in, and where Graph answers. Source: Microsoft, "National cloud
+#: deployments" (learn.microsoft.com/entra/identity-platform/authentication-national-cloud).
+ENTRA_CLOUDS: dict[str, dict[str, str]] = {
+    "global": {"login": "https://login.microsoftonline.com", "graph": "https://graph.microsoft.com"},
+    "us-government": {"login": "https://login.microsoftonline.us", "graph": "https://graph.microsoft.us"},
+    "china": {
+        "login": "https://login.partner.microsoftonline.cn",
+        "graph": "https://microsoftgraph.chinacloudapi.cn",
+    },
+}
+#: PEM file of certificate authorities that identity providers may have besides the system's; empty for none.
+SSO_CA_FILE: str = env.str("SSO_CA_FILE", default="")
+
 # ---- HTTP ----------------------------------------------------------------------------------------------------------
 #: Where ``manage.py dev`` serves.
 DEV_HOST: str = env.str("HOST", default="127.0.0.1")
@@ -119,6 +133,8 @@ ALLOWED_HOSTS: list[str] = env.list(
     "ALLOWED_HOSTS", default=[] if PRODUCTION else ["127.0.0.1", "localhost", "[::1]", DEV_HOST]
 )
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+#: Where people's browsers find this installation: links that leave it begin with this, never with a request's host.
+PUBLIC_URL: str = env.str("PUBLIC_URL", default="" if PRODUCTION else f"http://{DEV_HOST}:{DEV_PORT}").rstrip("/")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_NAME = "opensre_session"
