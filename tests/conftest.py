@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 from django.db import connection
 
+from controlplane.access.limits.limiter import limiter
 from tests.factories import Tree, make_tree
 
 # Enough examples to find a slip, few enough for every commit; HYPOTHESIS_PROFILE=deep looks longer.
@@ -38,6 +39,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                 )
             connection.close()
             connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's wrapper has it
+
+
+@pytest.fixture(autouse=True)
+def no_limits_spent() -> None:
+    """Forget what earlier tests have spent of the rate limits: one process runs thousands of requests a minute."""
+    limiter.forget()
 
 
 @pytest.fixture

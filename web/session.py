@@ -1,6 +1,6 @@
 """Who is looking at a page: the actor behind a signed-in request, and where to go after signing in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Concatenate, ParamSpec
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
 from controlplane.access.actors import actor_for_user
+from controlplane.access.limits.guard import limit_actor
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import PermissionDenied
 
@@ -37,10 +38,30 @@ def signed_in(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpRespon
                 return redirect("admin:index")
             raise PermissionDenied("Your account belongs to no organization.", code="no_organization")
         actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
+        limit_actor("requests", actor)
         request.actor = actor  # type: ignore[attr-defined]  # for what every page shows, see web/context.py
         return view(request, actor, *args, **kwargs)
 
     return wrapper
+
+
+def limited(rule: str, *, methods: Collection[str] = ("POST",)) -> Callable[[View[P]], View[P]]:
+    """Count the calls of a page that is expensive under ``rule``; stands below :func:`signed_in`.
+
+    Raises:
+        TooManyRequests: ``rate_limited``, from the view made by this.
+    """
+
+    def decorate(view: View[P]) -> View[P]:
+        @wraps(view)
+        def wrapper(request: HttpRequest, actor: Actor, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            if request.method in methods:
+                limit_actor(rule, actor)
+            return view(request, actor, *args, **kwargs)
+
+        return wrapper
+
+    return decorate
 
 
 def to_sign_in(request: HttpRequest) -> HttpResponse:

@@ -14,6 +14,7 @@ from web.views import (
     investigations,
     reviews,
     runs,
+    security,
     sign_in,
     threads,
 )
@@ -23,6 +24,7 @@ app_name = "web"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="web:home"), name="root"),
     path("login/", sign_in.sign_in, name="login"),
+    path("login/code", sign_in.sign_in_code, name="login_code"),
     path("login/link/<str:secret>", sign_in.sign_in_link, name="login_link"),
     path("logout/", sign_in.sign_out, name="logout"),
     path("app/", investigations.home, name="home"),
@@ -55,6 +57,14 @@ urlpatterns = [
     path("app/reviews", reviews.reviews, name="reviews"),
     path("app/reviews/<uuid:review_id>", reviews.review, name="review"),
     path("app/reviews/<uuid:review_id>/decide", reviews.review_decide, name="review_decide"),
+    path("app/security", security.security, name="security"),
+    path("app/security/password", security.password, name="security_password"),
+    path("app/security/authenticator", security.authenticator, name="security_authenticator"),
+    path("app/security/authenticator/begin", security.authenticator_start, name="security_authenticator_begin"),
+    path("app/security/authenticator/remove", security.authenticator_drop, name="security_authenticator_remove"),
+    path("app/security/recovery-codes", security.recovery_codes, name="security_recovery_codes"),
+    path("app/security/browsers/end", security.browsers_end, name="security_browsers_end"),
+    path("app/security/browsers/<uuid:session_id>/end", security.browser_end, name="security_browser_end"),
     path("app/evaluations", evaluations.evaluations, name="evaluations"),
     path("api/docs", docs.api_docs, name="api_docs"),
 ]

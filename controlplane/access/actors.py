@@ -1,5 +1,6 @@
 """Making an :class:`Actor` from a credential, once, at the edge: REST, web, WebSocket and hot routes share this."""
 
+import time
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Final
@@ -12,7 +13,7 @@ from django.db import OperationalError
 from django.db.models import F, Q
 from django.http import HttpRequest
 
-from controlplane.access import tokens
+from controlplane.access import sessions, tokens
 from controlplane.access.models import AccessToken, Membership, TokenKind, User
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind, Channel, Grant, Role
@@ -113,7 +114,9 @@ def actor_for_session_cookie(cookie: str, *, channel: Channel, address: str | No
     request = HttpRequest()
     request.session = engine.SessionStore(cookie)
     user = get_user(request)
-    if not isinstance(user, User):
+    if not isinstance(user, User) or sessions.is_over(request.session, time.time()):
+        return None
+    if request.session.get(sessions.MUST_ENROL):
         return None
     return actor_for_user(user, channel=channel, address=address)
 

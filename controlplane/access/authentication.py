@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from typing_extensions import override
 
-from controlplane.access.actors import actor_for_bearer, actor_for_user
+from controlplane.access.actors import actor_for_user
+from controlplane.access.limits.guard import bearer_actor
 from controlplane.access.models import User
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.api import actor_of
@@ -75,7 +77,7 @@ class BearerAuthentication(BaseAuthentication):
         token = bearer_of(request.headers.get("Authorization", ""), request.headers.get(TEAM_TOKEN_HEADER, ""))
         if token is None:
             return None
-        actor = actor_for_bearer(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
+        actor = bearer_actor(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
         return Principal(actor), actor
 
     @override
@@ -119,4 +121,4 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
     @override
     def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        return {"type": "apiKey", "in": "cookie", "name": "opensre_session"}
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}

@@ -65,6 +65,7 @@ class AlertGroupPageOutput(serializers.Serializer[Any]):
 
 class AlertmanagerView(APIView):
     parser_classes = [AlertBodyParser]
+    rate_rule = "alerts"
 
     @extend_schema(
         operation_id="alert_alertmanager",

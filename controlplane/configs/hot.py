@@ -22,6 +22,8 @@ from psycopg_pool import PoolTimeout
 from controlplane.access import tokens
 from controlplane.access.actors import is_touch_due, token_touch
 from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.access.limits.guard import token_subject
+from controlplane.access.limits.limiter import limiter
 from controlplane.configs.cache import effective_cache
 from controlplane.configs.preconditions import matches as etag_matches
 from controlplane.configs.selectors import Link, chain_etag, effective_of
@@ -136,11 +138,19 @@ class OwnEffective:
         valid = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
         if not valid or not tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version):
             return None
-        if _SCOPES.isdisjoint(token.scopes):
+        if _SCOPES.isdisjoint(token.scopes) or not await self._within_limits(text.public_id):
             return None
         if is_touch_due(token.last_used_at, now):
             await self._query.call(token_touch, token.token_id)
         return tuple(Link(row.node_id, row.slug, row.kind, row.version or 0, row.revision) for row in rows)
+
+    async def _within_limits(self, public_id: str) -> bool:
+        """Count the request; what the process holds answers nearly always, without a query."""
+        subject = token_subject(public_id)
+        verdict = limiter.spend_held("requests", subject)
+        if verdict is None:
+            verdict = await self._query.call(limiter.spend, "requests", subject)
+        return verdict.allowed
 
     async def _document(self, chain: Chain) -> tuple[Chain, bytes]:
         """Return the chain that was merged, and the merged document as JSON."""

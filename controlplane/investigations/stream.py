@@ -21,6 +21,7 @@ from django.http.request import split_domain_port, validate_host
 
 from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
 from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.access.limits.guard import bearer_actor, limit_actor
 from controlplane.core import errors
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.rest import PROBLEM, as_app_error
@@ -51,6 +52,20 @@ class Credentials:
     bearer: str | None = field(repr=False)
     session: str | None = field(repr=False)
     address: str | None
+
+    def first_actor(self) -> Actor:
+        """Return who this is, and count the request; for the opening of a stream.
+
+        Raises:
+            NotAuthenticated: nobody.
+            TooManyRequests: ``rate_limited``.
+        """
+        if self.bearer is not None:
+            actor = bearer_actor(self.bearer, channel=Channel.API, address=self.address)
+        else:
+            actor = self.actor()
+        limit_actor("requests", actor)
+        return actor
 
     def actor(self) -> Actor:
         """Return who this is now.
@@ -91,7 +106,7 @@ class ThreadStream:
             _check_request(scope)
             thread_id = _thread_id(scope["path"])
             credentials = _credentials(scope)
-            viewer = await self._hub.database.call(_authorise, credentials, thread_id)
+            viewer = await self._hub.database.call(_open, credentials, thread_id)
             cursor = _cursor(scope)
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
             await _send_problem(send, as_app_error(error))
@@ -172,8 +187,15 @@ _HEADERS: Final = [
 ]
 
 
+def _open(credentials: Credentials, thread_id: UUID) -> Viewer:
+    return _viewer(credentials.first_actor(), thread_id)
+
+
 def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:
-    actor = credentials.actor()
+    return _viewer(credentials.actor(), thread_id)
+
+
+def _viewer(actor: Actor, thread_id: UUID) -> Viewer:
     thread = thread_get(actor, thread_id)
     return Viewer(thread.pk, is_starter(actor, thread))
 

@@ -1,7 +1,10 @@
 """People, their roles, and the credentials of people and machines."""
 
 from controlplane.access.models.credentials import CredentialGrant
+from controlplane.access.models.limits import RateWindow
 from controlplane.access.models.people import Membership, MembershipSource, SignInLink, User, UserManager
+from controlplane.access.models.revocations import RightsStamp
+from controlplane.access.models.sign_in import Authenticator, BrowserSession, RecoveryCode, SignInMethod
 from controlplane.access.models.sso import (
     ExternalIdentity,
     GuestPolicy,
@@ -14,6 +17,8 @@ from controlplane.access.models.tokens import AccessToken, TokenKind
 
 __all__ = [
     "AccessToken",
+    "Authenticator",
+    "BrowserSession",
     "CredentialGrant",
     "ExternalIdentity",
     "GuestPolicy",
@@ -22,8 +27,12 @@ __all__ = [
     "Membership",
     "MembershipSource",
     "ProviderKind",
+    "RateWindow",
+    "RecoveryCode",
+    "RightsStamp",
     "RoleMapping",
     "SignInLink",
+    "SignInMethod",
     "TokenKind",
     "User",
     "UserManager",

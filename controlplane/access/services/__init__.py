@@ -1,5 +1,13 @@
 """Writing people, roles and credentials."""
 
+from controlplane.access.services.authenticators import (
+    authenticator_begin,
+    authenticator_check,
+    authenticator_confirm,
+    authenticator_remove,
+    recovery_code_redeem,
+    recovery_codes_renew,
+)
 from controlplane.access.services.credentials import credential_entrust, credential_grant, credential_revoke
 from controlplane.access.services.links import (
     LINK_LIFETIME,
@@ -7,22 +15,48 @@ from controlplane.access.services.links import (
     sign_in_link_person,
     sign_in_link_redeem,
 )
+from controlplane.access.services.passwords import account_unlock, password_change, password_set
 from controlplane.access.services.people import (
     membership_grant,
     membership_revoke,
     user_create,
     user_reset_password,
 )
+from controlplane.access.services.sessions import (
+    session_begin,
+    session_end,
+    session_forget,
+    session_seen,
+    sessions_end,
+    sessions_open,
+    sign_in_failed,
+)
 from controlplane.access.services.tokens import IssuedToken, token_create, token_revoke, token_rotate
 
 __all__ = [
-    "LINK_LIFETIME",
     "IssuedToken",
+    "LINK_LIFETIME",
+    "account_unlock",
+    "authenticator_begin",
+    "authenticator_check",
+    "authenticator_confirm",
+    "authenticator_remove",
     "credential_entrust",
     "credential_grant",
     "credential_revoke",
     "membership_grant",
     "membership_revoke",
+    "password_change",
+    "password_set",
+    "recovery_code_redeem",
+    "recovery_codes_renew",
+    "session_begin",
+    "session_end",
+    "session_forget",
+    "session_seen",
+    "sessions_end",
+    "sessions_open",
+    "sign_in_failed",
     "sign_in_link_create",
     "sign_in_link_person",
     "sign_in_link_redeem",

@@ -1,12 +1,13 @@
 """Writing people and their roles."""
 
+import structlog
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from controlplane.access.models import Membership, MembershipSource, User
+from controlplane.access.passwords import clean_password
 from controlplane.access.permissions import roles_grantable
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor, ActorKind, Role
@@ -15,6 +16,8 @@ from controlplane.core.permissions import Action
 from controlplane.core.text import name_line
 from controlplane.orgs.models import Node, NodeKind, Organization
 from controlplane.orgs.selectors import node_lineage, node_require
+
+log = structlog.get_logger(__name__)
 
 
 @transaction.atomic
@@ -39,7 +42,7 @@ def user_create(
     user = User(organization=organization, username=name_line(username, pointer="/username", max_length=150))
     user.name = name_line(name, pointer="/name") if name.strip() else ""
     user.email = _clean_email(email)
-    user.password = make_password(None if password is None else _clean_password(password, user))
+    user.password = make_password(None if password is None else clean_password(password, user))
     try:
         with transaction.atomic():
             user.save(force_insert=True)
@@ -61,7 +64,7 @@ def user_reset_password(*, actor: Actor, user: User, password: str) -> None:
     """
     if actor.kind != ActorKind.SYSTEM or actor.organization_id != user.organization_id:
         raise PermissionDenied("Only the installation's operator resets passwords.")
-    user.password = make_password(_clean_password(password, user))
+    user.password = make_password(clean_password(password, user))
     user.save(update_fields=["password"])
     audit_user(actor, "user.reset_password", user)
 
@@ -82,7 +85,7 @@ def operator_set_password(*, actor: Actor, username: str, password: str) -> User
     )
     if not user.is_superuser:
         raise Conflict(f"The username {username} belongs to somebody else.", code="username_taken")
-    user.password = make_password(_clean_password(password, user))
+    user.password = make_password(clean_password(password, user))
     user.is_active = True
     user.save(update_fields=["password", "is_active"])
     audit_record(
@@ -106,14 +109,6 @@ def _clean_email(email: str) -> str:
     return email
 
 
-def _clean_password(password: str, user: User) -> str:
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise invalid("/password", "password", " ".join(error.messages)) from None
-    return password
-
-
 def audit_user(actor: Actor, action: str, user: User, after: object = None) -> None:
     """Record an act on a member in the log of its organization."""
     if user.organization_id is None:
@@ -126,6 +121,14 @@ def audit_user(actor: Actor, action: str, user: User, after: object = None) -> N
         object_id=str(user.pk),
         after=after,
     )
+
+
+def audit_account(actor: Actor, action: str, user: User, after: object = None) -> None:
+    """Record an act on an account; those of operators, who belong to no organization's log, go to the process's log."""
+    if user.organization_id is not None:
+        audit_user(actor, action, user, after)
+    else:
+        log.info("account.changed", action=action, user=str(user.pk), by=actor.principal)
 
 
 @transaction.atomic
