@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from controlplane.access.models import ExternalIdentity, Membership, User
+from controlplane.access.models import ExternalIdentity, IdentityProvider, Membership, User
 from controlplane.core.actor import Actor, ActorKind, Grant, Role
 from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows, nodes_that_allow
@@ -114,6 +114,15 @@ def ways_in(user: User) -> list[str]:
     if ExternalIdentity.objects.filter(user=user).exists():
         ways.append("provider")
     return ways
+
+
+def provider_name(actor: Actor) -> str:
+    """Return what the identity provider that signs the actor's organization in is called, ``""`` for none. One query.
+
+    Everybody reads it on the sign-in page.
+    """
+    providers = IdentityProvider.objects.filter(organization_id=actor.organization_id, enabled=True)
+    return providers.values_list("name", flat=True).first() or ""
 
 
 def _rights(

@@ -5,6 +5,12 @@ from django.urls import path
 from controlplane.access.api.grants import GrantListView, GrantView
 from controlplane.access.api.me import MeView
 from controlplane.access.api.members import MemberListView, MemberView
+from controlplane.access.api.people import (
+    PersonInvitationView,
+    PersonListView,
+    PersonPermissionsView,
+    PersonView,
+)
 from controlplane.access.api.tokens import TokenListView, TokenView
 
 urlpatterns = [
@@ -13,6 +19,10 @@ urlpatterns = [
     path("orgs/<slug:org>/nodes/<slug:node>/tokens/<slug:public_id>", TokenView.as_view(), name="token"),
     path("orgs/<slug:org>/nodes/<slug:node>/members", MemberListView.as_view(), name="members"),
     path("orgs/<slug:org>/nodes/<slug:node>/members/<int:membership_id>", MemberView.as_view(), name="member"),
+    path("orgs/<slug:org>/members", PersonListView.as_view(), name="people"),
+    path("orgs/<slug:org>/members/<uuid:person_id>", PersonView.as_view(), name="person"),
+    path("orgs/<slug:org>/members/<uuid:person_id>/invitation", PersonInvitationView.as_view(), name="invitation"),
+    path("orgs/<slug:org>/members/<uuid:person_id>/permissions", PersonPermissionsView.as_view(), name="permissions"),
     path("orgs/<slug:org>/nodes/<slug:node>/grants", GrantListView.as_view(), name="grants"),
     path("orgs/<slug:org>/nodes/<slug:node>/grants/<uuid:grant_id>", GrantView.as_view(), name="grant"),
 ]

@@ -222,5 +222,10 @@ def test_matrix__covers_every_path_of_these_apps() -> None:
         f"{node}/members",
         f"{node}/members/<int:membership_id>",
         f"{node}/grants",
+        # tests/access/members
+        "orgs/<slug:org>/members",
+        "orgs/<slug:org>/members/<uuid:person_id>",
+        "orgs/<slug:org>/members/<uuid:person_id>/invitation",
+        "orgs/<slug:org>/members/<uuid:person_id>/permissions",
         f"{node}/grants/<uuid:grant_id>",
     }

@@ -15,6 +15,15 @@ from controlplane.access.services.links import (
     sign_in_link_person,
     sign_in_link_redeem,
 )
+from controlplane.access.services.members import (
+    INVITATION_LIFETIME,
+    InvitedBy,
+    invitation_renew,
+    person_deactivate,
+    person_invite,
+    person_reactivate,
+    person_remove,
+)
 from controlplane.access.services.passwords import account_unlock, password_change, password_set
 from controlplane.access.services.people import (
     membership_grant,
@@ -34,6 +43,8 @@ from controlplane.access.services.sessions import (
 from controlplane.access.services.tokens import IssuedToken, token_create, token_revoke, token_rotate
 
 __all__ = [
+    "INVITATION_LIFETIME",
+    "InvitedBy",
     "IssuedToken",
     "LINK_LIFETIME",
     "account_unlock",
@@ -44,10 +55,15 @@ __all__ = [
     "credential_entrust",
     "credential_grant",
     "credential_revoke",
+    "invitation_renew",
     "membership_grant",
     "membership_revoke",
     "password_change",
     "password_set",
+    "person_deactivate",
+    "person_invite",
+    "person_reactivate",
+    "person_remove",
     "recovery_code_redeem",
     "recovery_codes_renew",
     "session_begin",

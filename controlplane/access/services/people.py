@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from controlplane.access.models import Membership, MembershipSource, User
 from controlplane.access.passwords import clean_password
 from controlplane.access.permissions import roles_grantable
+from controlplane.access.revocations import rights_taken
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor, ActorKind, Role
 from controlplane.core.errors import Conflict, FieldError, PermissionDenied, invalid
@@ -168,18 +169,25 @@ def membership_revoke(*, actor: Actor, membership: Membership) -> None:
     if Role(membership.role) not in roles_grantable(actor, node_lineage(node.pk)):
         raise PermissionDenied("You cannot revoke a role you do not hold.", code="role_not_held")
     if membership.role == Role.OWNER:
-        Organization.objects.select_for_update(no_key=True).get(
-            pk=node.organization_id
-        )  # two owners must not revoke each other at once
-        others = Membership.objects.filter(node=node, role=Role.OWNER.value, user__is_active=True).exclude(
-            user=membership.user
-        )
-        if not others.exists():
-            raise Conflict("The organization would be left without an owner.", code="last_owner")
+        require_other_owner(node=node, user=membership.user)
     before, pk = _describe_membership(membership), membership.pk
     deleted, _ = Membership.objects.filter(pk=pk).delete()
     if deleted:
         _audit_membership(actor, "membership.revoke", membership, before=before)
+        rights_taken(node.organization_id)
+
+
+def require_other_owner(*, node: Node, user: User) -> None:
+    """Check that an organization has an owner besides ``user``; holds the organization's lock until the commit.
+
+    Raises:
+        Conflict: ``last_owner``.
+    """
+    # Two owners must not revoke each other at once.
+    Organization.objects.select_for_update(no_key=True).get(pk=node.organization_id)
+    others = Membership.objects.filter(node=node, role=Role.OWNER.value, user__is_active=True).exclude(user=user)
+    if not others.exists():
+        raise Conflict("The organization would be left without an owner.", code="last_owner")
 
 
 def _clean_role(role: str) -> Role:

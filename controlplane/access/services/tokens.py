@@ -10,6 +10,7 @@ from django.db import transaction
 from controlplane.access import tokens
 from controlplane.access.models import AccessToken, TokenKind, User
 from controlplane.access.permissions import TEAM_TOKEN_SCOPES, scopes_held
+from controlplane.access.revocations import rights_taken
 from controlplane.audit.services import audit_record
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind
@@ -86,6 +87,7 @@ def token_revoke(*, actor: Actor, token: AccessToken) -> AccessToken:
         token.revoked_at = clock.now()
         token.save(update_fields=["revoked_at"])
         _audit_token(actor, "token.revoke", token)
+        rights_taken(token.node.organization_id)
     return token
 
 
