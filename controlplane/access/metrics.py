@@ -9,7 +9,7 @@ rate_limited_total = Counter(
 )
 sign_ins_total = Counter(
     "opensre_sign_ins_total",
-    "Sign-ins by method and outcome: ok, refused, locked.",
+    "Sign-ins by method and outcome: ok, refused.",
     ["method", "outcome"],
     registry=registry,
 )

@@ -22,7 +22,7 @@ from controlplane.access.models import (
     User,
 )
 from controlplane.access.services import authenticator_begin, authenticator_confirm, sign_in_link_create
-from controlplane.audit.models import AuditEvent
+from controlplane.audit.models import SecurityEvent
 from controlplane.core.actor import Role
 from tests.factories import PASSWORD, Tree, actor_for_user, make_operator, make_user
 
@@ -94,9 +94,8 @@ class TestLockOut:
     def test_lock__is_audited_once_with_the_address(self, rita: User, client: Client) -> None:
         for _ in range(8):
             sign_in(client, "rita", "wrong")
-        events = AuditEvent.objects.filter(action="sign_in.locked", object_id=str(rita.pk))
-        assert {event.address for event in events} == {"127.0.0.1"}
-        assert "wrong" not in str(list(AuditEvent.objects.values()))
+        locked = SecurityEvent.objects.get(code="locked", actor=f"user:{rita.pk}")
+        assert (locked.address, locked.organization_id) == ("127.0.0.1", rita.organization_id)
 
     def test_lock__lifted_by_command__opens(self, rita: User, client: Client) -> None:
         for _ in range(6):
@@ -385,8 +384,14 @@ class TestSessions:
     def test_sign_in__is_audited_with_its_method(self, rita: User, client: Client) -> None:
         sign_in(client, "rita")
         sign_in(Client(), "rita", "wrong")
-        actions = list(AuditEvent.objects.filter(object_id=str(rita.pk)).values_list("action", flat=True))
-        assert [action for action in actions if action.startswith("sign_in")] == ["sign_in", "sign_in.refused"]
+        sign_in(Client(), "my-password-in-the-wrong-field", "rita")
+        events = SecurityEvent.objects.order_by("first_at").values_list("kind", "action", "code", "actor")
+        assert list(events) == [
+            ("sign_in", "sign-in.password", "", f"user:{rita.pk}"),
+            ("sign_in_failed", "sign-in.password", "wrong_password", f"user:{rita.pk}"),
+            ("sign_in_failed", "sign-in.password", "wrong_password", "unknown"),
+        ]
+        assert "wrong-field" not in str(list(SecurityEvent.objects.values()))
 
     def test_sessions__gone__are_forgotten_at_the_next_sign_in(self, rita: User) -> None:
         for _ in range(3):

@@ -59,7 +59,7 @@ def sign_in(request: HttpRequest) -> HttpResponseBase:
         username=form.cleaned_data.get("username", ""),
         method=SignInMethod.PASSWORD,
         address=request.META.get("REMOTE_ADDR"),
-        locked=locked,
+        reason="locked" if locked else "wrong_password",
     )
     if locked:
         rest_s = lock_rest_s(request)
@@ -89,7 +89,9 @@ def sign_in_code(request: HttpRequest) -> HttpResponseBase:
     elif recovery_code_redeem(user=pending.user, code=code):
         method = SignInMethod.PASSWORD_RECOVERY
     else:
-        sign_in_failed(username=pending.user.username, method=SignInMethod.PASSWORD_TOTP, address=address, locked=False)
+        sign_in_failed(
+            username=pending.user.username, method=SignInMethod.PASSWORD_TOTP, address=address, reason="wrong_code"
+        )
         return _code_refused(request, pending, WRONG_CODE, status=422)
     begin_session(request, pending.user, method=method)
     return redirect(_home_of(pending.user, pending.next))

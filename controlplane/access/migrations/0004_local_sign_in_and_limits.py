@@ -68,10 +68,11 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("password", "password"),
-                            ("password_totp", "password and code"),
-                            ("password_recovery", "password and recovery code"),
+                            ("totp", "password and code"),
+                            ("recovery", "password and recovery code"),
                             ("link", "one-time link"),
-                            ("sso", "single sign-on"),
+                            ("entra", "Microsoft Entra"),
+                            ("oidc", "OpenID Connect"),
                         ],
                         max_length=20,
                     ),

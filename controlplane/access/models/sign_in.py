@@ -11,10 +11,11 @@ from controlplane.core.ids import new_id
 
 class SignInMethod(models.TextChoices):
     PASSWORD = "password", "password"
-    PASSWORD_TOTP = "password_totp", "password and code"
-    PASSWORD_RECOVERY = "password_recovery", "password and recovery code"
+    PASSWORD_TOTP = "totp", "password and code"
+    PASSWORD_RECOVERY = "recovery", "password and recovery code"
     LINK = "link", "one-time link"
-    SSO = "sso", "single sign-on"
+    ENTRA = "entra", "Microsoft Entra"
+    OIDC = "oidc", "OpenID Connect"
 
 
 class Authenticator(models.Model):

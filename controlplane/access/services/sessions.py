@@ -3,7 +3,6 @@
 from datetime import datetime
 from uuid import UUID
 
-import structlog
 from django.contrib.sessions.models import Session
 from django.db import OperationalError, transaction
 from django.db.models import QuerySet
@@ -13,50 +12,63 @@ from controlplane.access.models import BrowserSession, User
 from controlplane.access.revocations import rights_taken
 from controlplane.access.services.people import audit_account
 from controlplane.access.sessions import browser_label
+from controlplane.audit.security import sign_in_record
 from controlplane.core import clock
-from controlplane.core.actor import Actor, ActorKind, Channel
+from controlplane.core.actor import Actor
 from controlplane.core.db import impatient
 from controlplane.core.errors import NotFound
 
-log = structlog.get_logger(__name__)
 
+def sign_in_failed(*, username: str, method: str, address: str | None, reason: str) -> None:
+    """Note a sign-in that was refused, in the security stream of the person's organization or of the installation.
 
-def sign_in_failed(*, username: str, method: str, address: str | None, locked: bool) -> None:
-    """Note a sign-in that was refused: in the process's log always, in the organization's when a lock begins.
+    A username that nobody has is not noted: people type passwords into the wrong field.
 
-    The log names the person only where there is one: people type passwords into the wrong field.
+    Args:
+        username: as typed.
+        method: a :class:`SignInMethod`, or what single sign-on calls itself.
+        address: of the client.
+        reason: stable code: ``wrong_password``, ``wrong_code``, ``locked``, ``rate_limited``.
     """
-    metrics.sign_ins_total.labels(method, "locked" if locked else "refused").inc()
+    metrics.sign_ins_total.labels(method, "refused").inc()
     user = User.objects.filter(username=username[:150].replace("\x00", "")).first() if username else None
-    log.warning("sign_in.refused", method=method, locked=locked, user=str(user.pk) if user else None)
-    if user is None or user.organization_id is None:
-        return
-    visitor = Actor(
-        ActorKind.ANONYMOUS, "anonymous", "somebody", user.organization_id, channel=Channel.WEB, address=address
+    sign_in_record(
+        ok=False,
+        method=method,
+        principal=f"user:{user.pk}" if user else "unknown",
+        label=user.username if user else "",
+        organization_id=user.organization_id if user else None,
+        address=address,
+        reason=reason,
     )
-    with transaction.atomic():
-        audit_account(visitor, "sign_in.locked" if locked else "sign_in.refused", user, after={"method": method})
 
 
-@transaction.atomic
 def session_begin(*, actor: Actor, user: User, session_key: str, method: str, user_agent: str = "") -> BrowserSession:
     """Note a browser that has just signed in, and forget those of the person whose sessions are gone."""
-    own = BrowserSession.objects.filter(user=user)
-    own.exclude(session_key__in=Session.objects.filter(expire_date__gt=clock.now()).values("session_key")).delete()
     now = clock.now()
-    begun, _ = BrowserSession.objects.update_or_create(
-        session_key=session_key,
-        defaults={
-            "user": user,
-            "method": method,
-            "address": actor.address or "",
-            "browser": browser_label(user_agent),
-            "created_at": now,
-            "seen_at": now,
-        },
-    )
+    with transaction.atomic():
+        own = BrowserSession.objects.filter(user=user)
+        own.exclude(session_key__in=Session.objects.filter(expire_date__gt=now).values("session_key")).delete()
+        begun, _ = BrowserSession.objects.update_or_create(
+            session_key=session_key,
+            defaults={
+                "user": user,
+                "method": method,
+                "address": actor.address or "",
+                "browser": browser_label(user_agent),
+                "created_at": now,
+                "seen_at": now,
+            },
+        )
     metrics.sign_ins_total.labels(method, "ok").inc()
-    audit_account(actor, "sign_in", user, after={"method": method, "browser": begun.browser})
+    sign_in_record(
+        ok=True,
+        method=method,
+        principal=f"user:{user.pk}",
+        label=user.username,
+        organization_id=user.organization_id,
+        address=actor.address,
+    )
     return begun
 
 

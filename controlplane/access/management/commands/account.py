@@ -24,9 +24,7 @@ LINK_PATH = "/login/link/"
 
 
 class Command(BaseCommand):
-    help = (
-        "Help a person into an account: by a one-time link, a new password, or the end of a lock or second factor."
-    )
+    help = "Help a person into an account: by a one-time link, a new password, or the end of a lock or second factor."
 
     @override
     def add_arguments(self, parser: ArgumentParser) -> None:
