@@ -9,9 +9,9 @@ from django.http.response import HttpResponseBase
 
 #: No page of ours asks for any of these, so nothing that slips into one can (https://www.w3.org/TR/permissions-policy/).
 _UNUSED: Final = (
-    "accelerometer", "autoplay", "bluetooth", "browsing-topics", "camera", "display-capture", "encrypted-media",
-    "geolocation", "gyroscope", "hid", "idle-detection", "magnetometer", "microphone", "midi", "payment",
-    "publickey-credentials-get", "screen-wake-lock", "serial", "usb", "web-share", "xr-spatial-tracking",
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "geolocation", "gyroscope", "hid",
+    "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "screen-wake-lock", "serial", "usb",
+    "xr-spatial-tracking",
 )  # fmt: skip
 HEADERS: Final = {
     "Permissions-Policy": ", ".join(f"{feature}=()" for feature in _UNUSED),

@@ -1,6 +1,5 @@
 """How long a browser stays signed in: what a session remembers of its beginning and of its last request."""
 
-import re
 from collections.abc import MutableMapping
 from typing import Any, Final
 
@@ -43,6 +42,6 @@ def is_seen_due(session: MutableMapping[str, Any], now: float) -> bool:
 
 def browser_label(user_agent: str) -> str:
     """Return a User-Agent in a few words of ours, such as ``Firefox on Linux``: nothing of a client's is kept."""
-    browser = next((name for mark, name in _BROWSERS if re.search(rf"\b{mark}", user_agent)), "")
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     return f"{browser or 'Browser'} on {system}" if system else browser or "Unknown browser"
