@@ -6,7 +6,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from controlplane.access.models import User
+from controlplane.access.accounts import Account, account_find
 
 _KEY: Final = "second_factor"
 LIFETIME_S: Final = 300
@@ -16,11 +16,11 @@ LIFETIME_S: Final = 300
 class Pending:
     """Whose code is waited for, and where to go then."""
 
-    user: User
+    user: Account
     next: str
 
 
-def ask(request: HttpRequest, user: User, *, next_path: str) -> None:
+def ask(request: HttpRequest, user: Account, *, next_path: str) -> None:
     """Note that ``user`` has shown the password; the session gets a new key and holds nothing else."""
     request.session.flush()
     request.session[_KEY] = {
@@ -37,7 +37,7 @@ def pending(request: HttpRequest) -> Pending | None:
     if not isinstance(noted, dict) or time.time() - noted["at"] > LIFETIME_S:
         request.session.pop(_KEY, None)
         return None
-    user = User.objects.filter(pk=noted["user"], is_active=True).first()
+    user = account_find(noted["user"])
     if user is None or user.get_session_auth_hash() != noted["password"]:
         request.session.pop(_KEY, None)
         return None

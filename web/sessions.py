@@ -13,8 +13,8 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from controlplane.access import sessions
+from controlplane.access.accounts import Account
 from controlplane.access.actors import actor_for_user
-from controlplane.access.models import User
 from controlplane.access.selectors import must_have_authenticator
 from controlplane.access.services import session_begin, session_forget, session_seen
 from controlplane.core.actor import Channel
@@ -28,7 +28,7 @@ _ENROLMENT: Final = frozenset(
 )
 
 
-def begin_session(request: HttpRequest, user: User, *, method: str) -> None:
+def begin_session(request: HttpRequest, user: Account, *, method: str) -> None:
     """Sign ``user`` in on this browser. Every way of signing in ends here, whoever vouched for the person.
 
     The session gets a new key, so one that somebody has planted is worth nothing, and forgets what it held before.

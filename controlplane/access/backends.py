@@ -26,5 +26,7 @@ class LocalPasswordBackend(ModelBackend):
 
 def passwords_allowed(user: User) -> bool:
     """Return whether a person may sign in by password: operators always, members unless their organization says no."""
+    if user.organization_id is None:
+        return True
     closed = IdentityProvider.objects.filter(organization_id=user.organization_id, enabled=True, password_sign_in=False)
-    return user.organization_id is None or not closed.exists()
+    return not closed.exists()

@@ -63,9 +63,11 @@ def lock_rest_s(request: HttpRequest) -> int:
     )
     if last is None:
         return 1
-    return max(1, ceil((last + timedelta(seconds=settings.SIGN_IN_LOCK_SECONDS) - clock.now()).total_seconds()))
+    rest: timedelta = last + timedelta(seconds=settings.SIGN_IN_LOCK_SECONDS) - clock.now()
+    return max(1, ceil(rest.total_seconds()))
 
 
 def locks_lift(username: str) -> int:
     """Forget every failed attempt on ``username``, from whatever address; return how many records that were."""
-    return int(reset(username=hashed_name(username)))
+    lifted: int = reset(username=hashed_name(username))
+    return lifted

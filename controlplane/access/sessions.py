@@ -4,6 +4,19 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 from django.conf import settings
+from django.db.models import TextChoices
+
+
+class SignInMethod(TextChoices):
+    """What somebody signed in with."""
+
+    PASSWORD = "password", "password"
+    PASSWORD_TOTP = "totp", "password and code"
+    PASSWORD_RECOVERY = "recovery", "password and recovery code"
+    LINK = "link", "one-time link"
+    ENTRA = "entra", "Microsoft Entra"
+    OIDC = "oidc", "OpenID Connect"
+
 
 SIGNED_IN_AT: Final = "signed_in_at"
 SEEN_AT: Final = "seen_at"

@@ -15,10 +15,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from controlplane.access import sessions, totp
+from controlplane.access.accounts import Account, account_of
 from controlplane.access.actors import actor_for_user
 from controlplane.access.backends import passwords_allowed
 from controlplane.access.limits.guard import limit_actor, limit_address
-from controlplane.access.models import User
 from controlplane.access.selectors import authenticator_of, recovery_codes_left
 from controlplane.access.services import (
     authenticator_begin,
@@ -36,17 +36,17 @@ from controlplane.core.errors import AppError, FieldError, InvalidInput, invalid
 from web.session import to_sign_in
 
 P = ParamSpec("P")
-Account = Callable[Concatenate[HttpRequest, Actor, User, P], HttpResponseBase]
+View = Callable[Concatenate[HttpRequest, Actor, Account, P], HttpResponseBase]
 
 
-def _own_account(view: Account[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+def _own_account(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Give ``view`` the signed-in person and its actor; operators have an account too, unlike other pages here."""
 
     @never_cache
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        user = request.user
-        if not isinstance(user, User):
+        user = account_of(request.user)
+        if user is None:
             return to_sign_in(request)
         actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
         limit_actor("requests", actor)
@@ -59,7 +59,7 @@ def _own_account(view: Account[P]) -> Callable[Concatenate[HttpRequest, P], Http
 
 @require_safe
 @_own_account
-def security(request: HttpRequest, _actor: Actor, user: User) -> HttpResponseBase:
+def security(request: HttpRequest, _actor: Actor, user: Account) -> HttpResponseBase:
     """What protects the account, and where it is signed in."""
     return _page(request, user)
 
@@ -67,7 +67,7 @@ def security(request: HttpRequest, _actor: Actor, user: User) -> HttpResponseBas
 @sensitive_post_parameters()
 @require_POST
 @_own_account
-def password(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase:
+def password(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseBase:
     """Change the password. This browser stays signed in, under a new session key; every other one is signed out."""
     _count(request, user)
     try:
@@ -90,7 +90,7 @@ def password(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase
 @sensitive_post_parameters()
 @require_POST
 @_own_account
-def authenticator_start(request: HttpRequest, _actor: Actor, user: User) -> HttpResponseBase:
+def authenticator_start(request: HttpRequest, _actor: Actor, user: Account) -> HttpResponseBase:
     """Make a new secret, not in force yet."""
     if not passwords_allowed(user):
         raise invalid("", "no_local_sign_in", "Your organization's provider asks for the second factor, not we.")
@@ -105,7 +105,7 @@ def authenticator_start(request: HttpRequest, _actor: Actor, user: User) -> Http
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
 @_own_account
-def authenticator(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase:
+def authenticator(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseBase:
     """Show the secret as a QR code until it is confirmed by a first code; then the recovery codes, once."""
     found = authenticator_of(user)
     if found is None or found.confirmed_at is not None:
@@ -132,7 +132,7 @@ def authenticator(request: HttpRequest, actor: Actor, user: User) -> HttpRespons
 @sensitive_post_parameters("code")
 @require_POST
 @_own_account
-def authenticator_drop(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase:
+def authenticator_drop(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseBase:
     """Remove the authenticator app, on showing a code."""
     _count(request, user)
     try:
@@ -146,7 +146,7 @@ def authenticator_drop(request: HttpRequest, actor: Actor, user: User) -> HttpRe
 @sensitive_post_parameters("code")
 @require_POST
 @_own_account
-def recovery_codes(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase:
+def recovery_codes(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseBase:
     """Make new recovery codes, on showing a code; the old ones stop working."""
     _count(request, user)
     try:
@@ -158,7 +158,7 @@ def recovery_codes(request: HttpRequest, actor: Actor, user: User) -> HttpRespon
 
 @require_POST
 @_own_account
-def browser_end(request: HttpRequest, actor: Actor, user: User, session_id: UUID) -> HttpResponseBase:
+def browser_end(request: HttpRequest, actor: Actor, user: Account, session_id: UUID) -> HttpResponseBase:
     """Sign one browser out."""
     session_end(actor=actor, user=user, session_id=session_id)
     messages.success(request, "That browser has been signed out.")
@@ -167,25 +167,25 @@ def browser_end(request: HttpRequest, actor: Actor, user: User, session_id: UUID
 
 @require_POST
 @_own_account
-def browsers_end(request: HttpRequest, actor: Actor, user: User) -> HttpResponseBase:
+def browsers_end(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseBase:
     """Sign every other browser out."""
     ended = sessions_end(actor=actor, user=user, except_key=request.session.session_key)
     messages.success(request, f"Signed out everywhere else: {ended} browser{'' if ended == 1 else 's'}.")
     return redirect("web:security")
 
 
-def _count(request: HttpRequest, user: User) -> None:
+def _count(request: HttpRequest, user: Account) -> None:
     """Whoever has got hold of a session must not guess password or code from there."""
     limit_address("second_factor", request.META.get("REMOTE_ADDR"), account=user.pk)
 
 
-def _keep_signed_in(request: HttpRequest, user: User) -> None:
+def _keep_signed_in(request: HttpRequest, user: Account) -> None:
     old_key = request.session.session_key
     update_session_auth_hash(request, user)  # gives the session a new key
     user.browser_sessions.filter(session_key=old_key).update(session_key=request.session.session_key)
 
 
-def _page(request: HttpRequest, user: User, *, error: AppError | None = None) -> HttpResponseBase:
+def _page(request: HttpRequest, user: Account, *, error: AppError | None = None) -> HttpResponseBase:
     found = authenticator_of(user)
     context: dict[str, Any] = {
         "has_password": user.has_usable_password(),

@@ -10,9 +10,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from controlplane.access.accounts import Account, account_of
 from controlplane.access.limits.guard import limit_account, limit_address
 from controlplane.access.lockout import is_locked, lock_rest_s
-from controlplane.access.models import SignInMethod, User
 from controlplane.access.selectors import authenticator_of
 from controlplane.access.services import (
     authenticator_check,
@@ -21,6 +21,7 @@ from controlplane.access.services import (
     sign_in_link_person,
     sign_in_link_redeem,
 )
+from controlplane.access.sessions import SignInMethod
 from controlplane.core.errors import NotAuthenticated, TooManyRequests
 from web import second_factor
 from web.forms import SignInForm
@@ -51,8 +52,8 @@ def sign_in(request: HttpRequest) -> HttpResponseBase:
     except TooManyRequests as error:
         return _refused(request, f"{error.detail}", status=429, retry_after_s=error.extra["retry_after_s"])
     form = SignInForm(request.POST)
-    user = authenticate(request, **form.cleaned_data) if form.is_valid() else None
-    if isinstance(user, User):
+    user = account_of(authenticate(request, **form.cleaned_data) if form.is_valid() else None)
+    if user is not None:
         return _password_was_right(request, user)
     locked = is_locked(request)
     sign_in_failed(
@@ -123,7 +124,7 @@ def sign_out(request: HttpRequest) -> HttpResponseBase:
     return redirect("web:login")
 
 
-def _password_was_right(request: HttpRequest, user: User) -> HttpResponseBase:
+def _password_was_right(request: HttpRequest, user: Account) -> HttpResponseBase:
     found = authenticator_of(user)
     if found is not None and found.confirmed_at is not None:
         second_factor.ask(request, user, next_path=safe_next(request))
@@ -159,5 +160,5 @@ def _minutes(seconds: int) -> str:
     return "a minute" if minutes == 1 else f"{minutes} minutes"
 
 
-def _home_of(user: User, wanted: str) -> str:
+def _home_of(user: Account, wanted: str) -> str:
     return resolve_url("admin:index") if user.organization_id is None and user.is_staff else wanted

@@ -6,16 +6,8 @@ from django.db import models
 from typing_extensions import override
 
 from controlplane.access.models.people import User
+from controlplane.access.sessions import SignInMethod
 from controlplane.core.ids import new_id
-
-
-class SignInMethod(models.TextChoices):
-    PASSWORD = "password", "password"
-    PASSWORD_TOTP = "totp", "password and code"
-    PASSWORD_RECOVERY = "recovery", "password and recovery code"
-    LINK = "link", "one-time link"
-    ENTRA = "entra", "Microsoft Entra"
-    OIDC = "oidc", "OpenID Connect"
 
 
 class Authenticator(models.Model):
