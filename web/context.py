@@ -70,6 +70,12 @@ class PageContext:
         return reviews_waiting(actor).order_by()[:COUNTED].count()
 
     @cached_property
+    def viewing(self) -> str:
+        """``<person> as team <team>`` while somebody views as a team, else ``""``."""
+        actor: Actor | None = getattr(self._request, "actor", None)
+        return actor.label if actor is not None and actor.impersonator is not None else ""
+
+    @cached_property
     def settings(self) -> list[SettingsLink]:
         """The settings pages that this person is shown; none on pages that nobody need sign in for."""
         actor: Actor | None = getattr(self._request, "actor", None)

@@ -18,6 +18,8 @@ from web.views import (
     security,
     sign_in,
     threads,
+    token_policy,
+    tokens,
 )
 
 app_name = "web"
@@ -76,6 +78,14 @@ urlpatterns = [
         members.member_role_remove,
         name="member_role_remove",
     ),
+    path("app/tokens", tokens.tokens, name="tokens"),
+    path("app/tokens/new", tokens.token_new, name="token_new"),
+    path("app/tokens/revoke", tokens.tokens_end, name="tokens_revoke"),
+    path("app/tokens/policy", token_policy.token_policy, name="token_policy"),
+    path("app/tokens/view-as", token_policy.view_as, name="view_as"),
+    path("app/tokens/view-as/end", token_policy.view_as_end, name="view_as_end"),
+    path("app/tokens/<slug:public_id>/rotate", tokens.token_renew, name="token_rotate"),
+    path("app/tokens/<slug:public_id>/revoke", tokens.token_end, name="token_revoke"),
     path("app/evaluations", evaluations.evaluations, name="evaluations"),
     path("api/docs", docs.api_docs, name="api_docs"),
 ]

@@ -1,6 +1,8 @@
 from django.apps import AppConfig
 from typing_extensions import override
 
+from controlplane.core.periodic import register_periodic
+
 
 class AccessConfig(AppConfig):
     name = "controlplane.access"
@@ -10,3 +12,6 @@ class AccessConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controlplane.access import checks  # noqa: F401 (registers itself, once models are there)
+        from controlplane.access.services.token_sweeps import SWEEP_EVERY_S, token_policies_apply
+
+        register_periodic("tokens.unused", token_policies_apply, every_s=SWEEP_EVERY_S)

@@ -32,4 +32,5 @@ ACTION_WORDS: Final[dict[Action, str]] = {
     Action.IDENTITY_PROVIDER_WRITE: "Choose who vouches for people, and what their groups come to",
     Action.ALERT_INGEST: "Hand in alerts",
     Action.REVIEW_DECIDE: "Approve and reject reviews",
+    Action.IMPERSONATE: "Look at what a team sees, read-only and for a short time",
 }

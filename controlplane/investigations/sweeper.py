@@ -8,13 +8,17 @@ from django.db import connections
 from typing_extensions import override
 
 from controlplane.core.db import run_job
+from controlplane.core.periodic import run_due
 from controlplane.investigations.lifecycle import runs_sweep
 
 log = structlog.get_logger(__name__)
 
 
 class Sweeper(threading.Thread):
-    """Calls :func:`runs_sweep` every ``SWEEP_SECONDS``; survives a locked or restarting database."""
+    """Calls :func:`runs_sweep` every ``SWEEP_SECONDS`` and the other periodic jobs as they are due.
+
+    Survives a locked or restarting database.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="run-sweeper", daemon=True)
@@ -27,6 +31,7 @@ class Sweeper(threading.Thread):
                 run_job(runs_sweep)
             except Exception:  # the next sweep tries again
                 log.exception("sweep.failed")
+            run_due()
         connections.close_all()
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from controlplane.access.models.sso import (
     ProviderKind,
     RoleMapping,
 )
-from controlplane.access.models.tokens import AccessToken, TokenKind
+from controlplane.access.models.tokens import AccessToken, TokenKind, TokenPolicy
 
 __all__ = [
     "AccessToken",
@@ -34,6 +34,7 @@ __all__ = [
     "SignInLink",
     "SignInMethod",
     "TokenKind",
+    "TokenPolicy",
     "User",
     "UserManager",
 ]

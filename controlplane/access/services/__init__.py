@@ -9,6 +9,7 @@ from controlplane.access.services.authenticators import (
     recovery_codes_renew,
 )
 from controlplane.access.services.credentials import credential_entrust, credential_grant, credential_revoke
+from controlplane.access.services.impersonation import impersonation_begin
 from controlplane.access.services.links import (
     LINK_LIFETIME,
     sign_in_link_create,
@@ -40,13 +41,16 @@ from controlplane.access.services.sessions import (
     sessions_open,
     sign_in_failed,
 )
+from controlplane.access.services.token_policies import PolicyTerms, token_policy_get, token_policy_set
+from controlplane.access.services.token_sweeps import tokens_revoke, tokens_revoke_unused
 from controlplane.access.services.tokens import IssuedToken, token_create, token_revoke, token_rotate
 
 __all__ = [
     "INVITATION_LIFETIME",
+    "LINK_LIFETIME",
     "InvitedBy",
     "IssuedToken",
-    "LINK_LIFETIME",
+    "PolicyTerms",
     "account_unlock",
     "authenticator_begin",
     "authenticator_check",
@@ -55,6 +59,7 @@ __all__ = [
     "credential_entrust",
     "credential_grant",
     "credential_revoke",
+    "impersonation_begin",
     "invitation_renew",
     "membership_grant",
     "membership_revoke",
@@ -77,8 +82,12 @@ __all__ = [
     "sign_in_link_person",
     "sign_in_link_redeem",
     "token_create",
+    "token_policy_get",
+    "token_policy_set",
     "token_revoke",
     "token_rotate",
+    "tokens_revoke",
+    "tokens_revoke_unused",
     "user_create",
     "user_reset_password",
 ]
