@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.test import Client, override_settings
 
 from controlplane.access import totp
+from controlplane.access.actors import VIEW_AS
 from controlplane.access.models import (
     Authenticator,
     BrowserSession,
@@ -22,6 +23,7 @@ from controlplane.access.models import (
     User,
 )
 from controlplane.access.services import authenticator_begin, authenticator_confirm, sign_in_link_create
+from controlplane.access.services.sessions import sessions_sweep
 from controlplane.audit.models import SecurityEvent
 from controlplane.core.actor import Role
 from tests.factories import PASSWORD, Tree, actor_for_user, make_operator, make_user
@@ -335,6 +337,13 @@ class TestSecurityPage:
         assert client.post("/login/code", {"code": old[0]}).status_code == 422
         assert client.post("/login/code", {"code": new[0]}).status_code == 302
 
+    def test_page__while_viewing_as_a_team__is_out_of_reach(self, browser: Client) -> None:
+        session = browser.session
+        session[VIEW_AS] = "whatever"
+        session.save()
+        assert browser.get("/app/security").status_code == 403
+        assert browser.post("/app/security/browsers/end").status_code == 403
+
     def test_page__operator_and_nobody(self, client: Client, db: None) -> None:
         assert client.get("/app/security")["Location"].startswith("/login/")
         client.force_login(make_operator())
@@ -400,3 +409,11 @@ class TestSessions:
         sign_in(Client(), "rita")
         assert BrowserSession.objects.count() == 1
         assert timedelta(seconds=settings.SESSION_COOKIE_AGE) == timedelta(hours=12)
+
+    def test_sweep__sessions_that_have_run_out__are_gone_and_others_stay(self, rita: User, client: Client) -> None:
+        sign_in(Client(), "rita")
+        Session.objects.update(expire_date="2020-01-01T00:00:00Z")
+        sign_in(client, "rita")
+        sessions_sweep()
+        assert Session.objects.count() == BrowserSession.objects.count() == 1
+        assert client.get("/app/").status_code == 200

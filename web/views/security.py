@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from controlplane.access import sessions, totp
 from controlplane.access.accounts import Account, account_of
-from controlplane.access.actors import actor_for_user
+from controlplane.access.actors import VIEW_AS, actor_for_user
 from controlplane.access.backends import passwords_allowed
 from controlplane.access.limits.guard import limit_actor, limit_address
 from controlplane.access.selectors import authenticator_of, recovery_codes_left
@@ -32,7 +32,7 @@ from controlplane.access.services import (
 )
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
-from controlplane.core.errors import AppError, FieldError, InvalidInput, invalid
+from controlplane.core.errors import AppError, FieldError, InvalidInput, PermissionDenied, invalid
 from web.session import to_sign_in
 
 P = ParamSpec("P")
@@ -48,6 +48,10 @@ def _own_account(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpRes
         user = account_of(request.user)
         if user is None:
             return to_sign_in(request)
+        if VIEW_AS in request.session:
+            raise PermissionDenied(
+                "You are viewing as a team. End that before you open your account.", code="read_only"
+            )
         actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
         limit_actor("requests", actor)
         if user.organization_id is not None:

@@ -1,7 +1,6 @@
 """The common count of each window: one row, one statement."""
 
 import hashlib
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -24,9 +23,6 @@ _ADD: Final = (
 class WindowStore:
     """Counts in the database, shared by every process of the installation."""
 
-    def __init__(self) -> None:
-        self._sweep_at = time.monotonic() + SWEEP_EVERY_S
-
     def add(self, rule: Rule, subject: str, window: int, amount: int) -> int:
         """Add to the count of a window and return it. One statement, so no two processes read the same count.
 
@@ -39,15 +35,13 @@ class WindowStore:
             table = connection.ops.quote_name(RateWindow._meta.db_table)  # noqa: SLF001 (Django documents it)
             cursor.execute(_ADD.format(table=table), [_row_key(rule, subject, window), amount, expires_at])
             (taken,) = cursor.fetchone()
-        if time.monotonic() >= self._sweep_at:
-            self._sweep_at = time.monotonic() + SWEEP_EVERY_S
-            windows_sweep(now=datetime.now(UTC))
         return int(taken)
 
 
-def windows_sweep(*, now: datetime) -> int:
+def windows_sweep(*, now: datetime | None = None) -> int:
     """Delete the windows that ended more than a minute ago (clocks differ); return how many."""
-    deleted, _ = RateWindow.objects.filter(expires_at__lt=now - timedelta(minutes=1)).delete()
+    ended = (now or datetime.now(UTC)) - timedelta(minutes=1)
+    deleted, _ = RateWindow.objects.filter(expires_at__lt=ended).delete()
     return deleted
 
 

@@ -117,6 +117,16 @@ def sessions_end(*, actor: Actor, user: User, except_key: str | None = None) -> 
     return ended
 
 
+def sessions_sweep() -> int:
+    """Forget sessions that have run out, and the browsers that had them; return how many rows."""
+    now = clock.now()
+    swept = [
+        Session.objects.filter(expire_date__lt=now).delete()[0],
+        BrowserSession.objects.exclude(session_key__in=Session.objects.values("session_key")).delete()[0],
+    ]
+    return sum(swept)
+
+
 def _end(browsers: "QuerySet[BrowserSession]") -> int:
     keys = list(browsers.values_list("session_key", flat=True))
     Session.objects.filter(session_key__in=keys).delete()
