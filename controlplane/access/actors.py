@@ -3,7 +3,7 @@
 import time
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -11,12 +11,13 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.base import SessionBase
 from django.db import OperationalError
-from django.db.models import F, Q
+from django.db.models import Q
 from django.http import HttpRequest
 
 from controlplane.access import sessions, tokens
 from controlplane.access.addresses import address_allowed
 from controlplane.access.models import AccessToken, Membership, TokenKind, User
+from controlplane.access.stored_tokens import StoredToken, stored_token, stored_token_of
 from controlplane.audit.security import SecurityKind, audit_denied
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind, Channel, Grant, Role
@@ -80,20 +81,19 @@ def actor_for_bearer(plaintext: str, *, channel: Channel, address: str | None = 
     text = tokens.parse(plaintext)
     if text is None:
         raise NotAuthenticated
-    rows = _token_rows(public_id=text.public_id, kind=text.kind)
-    if not rows:
+    token = stored_token(text.public_id, text.kind)
+    if token is None:
         tokens.verify_nothing(text)
         raise NotAuthenticated
-    token = rows[0]
-    if not (tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version) and _is_active(token)):
+    if not (tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version) and token.works):
         raise NotAuthenticated
     if not address_allowed(address, token.allowed_addresses):
         _address_refused(token, channel, address)
         raise NotAuthenticated
-    if token.kind == TokenKind.VIEW:
-        return _viewing_actor(token, _grants(rows), channel, address)
+    if token.is_view:
+        return _viewing_actor(token, channel, address)
     _touch(token, text, address)
-    return _token_actor(token, _grants(rows), channel, address)
+    return _token_actor(token, channel, address)
 
 
 def actor_for_session(session: SessionBase, user: User, *, channel: Channel, address: str | None = None) -> Actor:
@@ -106,16 +106,16 @@ def actor_for_session(session: SessionBase, user: User, *, channel: Channel, add
     viewing = session.get(VIEW_AS)
     if viewing is None:
         return actor_for_user(user, channel=channel, address=address)
-    rows = _token_rows(public_id=viewing, kind=TokenKind.VIEW.value, user=user)
-    if not rows or not _is_active(rows[0]):
+    token = stored_token(viewing, TokenKind.VIEW.value)
+    if token is None or token.user_id != user.pk or not token.works:
         raise NotAuthenticated
-    return _viewing_actor(rows[0], _grants(rows), channel, address)
+    return _viewing_actor(token, channel, address)
 
 
 def actor_for_principal(
     principal: str, credential_id: str | None, *, channel: Channel, address: str | None = None
 ) -> Actor:
-    """Return the actor that a recorded principal would be now, with the rights it has now. At most two queries.
+    """Return the actor that a recorded principal would be now, with the rights it has now. Two queries.
 
     Args:
         principal: ``user:<uuid>`` or ``token:<public id>``, as :attr:`Actor.principal` says it.
@@ -126,10 +126,10 @@ def actor_for_principal(
     """
     kind, _, name = principal.partition(":")
     if kind == "token" or credential_id is not None:
-        rows = _token_rows(public_id=credential_id or name)
-        if not rows or not _is_active(rows[0]) or rows[0].kind == TokenKind.VIEW:  # one that views leaves nothing to do
+        token = stored_token_of(credential_id or name)
+        if token is None or not token.works or token.is_view:  # one that views has left nothing to do in its name
             raise NotAuthenticated
-        actor = _token_actor(rows[0], _grants(rows), channel, address)
+        actor = _token_actor(token, channel, address)
     else:
         user = User.objects.filter(pk=UUID(name)).first() if kind == "user" else None
         if user is None:
@@ -162,75 +162,53 @@ def actor_for_session_cookie(cookie: str, *, channel: Channel, address: str | No
         return None
 
 
-def _token_rows(**which: str) -> list[Any]:
-    """Return a token as one row per role of its person, or one without: token and roles come in one query."""
-    return list(
-        AccessToken.objects.filter(**which)
-        .select_related("node", "user")
-        .annotate(role_node=F("user__memberships__node_id"), role=F("user__memberships__role"))
-    )
-
-
-def _grants(rows: list[Any]) -> tuple[Grant, ...]:
-    return tuple(Grant(row.role_node, Role(row.role)) for row in rows if row.role_node is not None)
-
-
-def _token_actor(token: AccessToken, grants: tuple[Grant, ...], channel: Channel, address: str | None) -> Actor:
-    person = token.user
+def _token_actor(token: StoredToken, channel: Channel, address: str | None) -> Actor:
+    personal = token.user_id is not None
     return Actor(
         kind=_KINDS[token.kind],
-        principal=f"token:{token.public_id}" if person is None else f"user:{person.pk}",
-        label=token.name if person is None else person.display_name,
-        organization_id=token.node.organization_id,
-        user_id=None if person is None else person.pk,
-        grants=grants,
+        principal=f"user:{token.user_id}" if personal else f"token:{token.public_id}",
+        label=token.label,
+        organization_id=token.organization_id,
+        user_id=token.user_id,
+        grants=token.grants,
         scopes=frozenset(token.scopes),
-        token_node_id=token.node_id if person is None else None,
+        token_node_id=None if personal else token.node_id,
         credential_id=token.public_id,
         channel=channel,
         address=address,
     )
 
 
-def _is_active(token: AccessToken) -> bool:
-    if token.revoked_at is not None or (token.expires_at is not None and token.expires_at <= clock.now()):
-        return False
-    return token.user is None or token.user.is_active
-
-
-def _viewing_actor(token: AccessToken, grants: tuple[Grant, ...], channel: Channel, address: str | None) -> Actor:
+def _viewing_actor(token: StoredToken, channel: Channel, address: str | None) -> Actor:
     """Return the actor of a team's read-only view, which is given up when its person may no longer have one there.
 
     Every use is in the security stream, under both names. One query besides, of what the stream writes apart.
     """
-    person = token.user
-    if person is None:
-        raise NotAuthenticated
-    whole = Actor(
+    person = Actor(
         kind=ActorKind.USER,
-        principal=f"user:{person.pk}",
-        label=person.display_name,
-        organization_id=person.organization_id,
-        user_id=person.pk,
-        grants=grants,
+        principal=f"user:{token.user_id}",
+        label=token.label,
+        organization_id=token.user_organization_id,
+        user_id=token.user_id,
+        grants=token.grants,
     )
-    same = person.organization_id == token.node.organization_id
-    if not same or not allows(whole, Action.IMPERSONATE, node_lineage(token.node_id)):
+    same = token.user_organization_id == token.organization_id
+    if not same or not allows(person, Action.IMPERSONATE, node_lineage(token.node_id)):
         raise NotAuthenticated
     actor = Actor(
         kind=ActorKind.IMPERSONATION,
         principal=f"token:{token.public_id}",
-        label=f"{person.display_name} as team {token.node.name}",
-        organization_id=token.node.organization_id,
+        label=f"{person.label} as team {token.node_name}",
+        organization_id=token.organization_id,
         scopes=VIEW_SCOPES.intersection(token.scopes),
         token_node_id=token.node_id,
         credential_id=token.public_id,
         channel=channel,
-        impersonator=whole.principal,
+        impersonator=person.principal,
         address=address,
     )
     if is_touch_due(token.last_used_at, clock.now()):
-        token_touch(token.pk, address)
+        token_touch(token.id, address)
     audit_denied(
         actor=actor,
         action="impersonation.use",
@@ -243,11 +221,11 @@ def _viewing_actor(token: AccessToken, grants: tuple[Grant, ...], channel: Chann
     return actor
 
 
-def _address_refused(token: AccessToken, channel: Channel, address: str | None) -> None:
+def _address_refused(token: StoredToken, channel: Channel, address: str | None) -> None:
     """Tell the organization what its caller is not told: the answer is that of a wrong token."""
     log.warning("token.address_refused", token=token.public_id)
     audit_denied(
-        actor=_token_actor(token, (), channel, address),
+        actor=_token_actor(token, channel, address),
         action="token.use",
         code="address_refused",
         kind=SecurityKind.NOT_AUTHENTICATED,
@@ -257,10 +235,10 @@ def _address_refused(token: AccessToken, channel: Channel, address: str | None) 
     )
 
 
-def _touch(token: AccessToken, text: tokens.TokenText, address: str | None) -> None:
+def _touch(token: StoredToken, text: tokens.TokenText, address: str | None) -> None:
     stale = tokens.stale_text(text, token.pepper_version)
     if stale is not None or is_touch_due(token.last_used_at, clock.now()):
-        token_touch(token.pk, address, stale)
+        token_touch(token.id, address, stale)
 
 
 def is_touch_due(last_used_at: datetime | None, now: datetime) -> bool:
