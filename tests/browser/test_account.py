@@ -1,6 +1,7 @@
 """Signing in and one's own account, as a person does it: with a password, an authenticator app and a recovery code."""
 
 import time
+from typing import Literal
 
 import pyotp
 import pytest
@@ -8,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from controlplane.access.limits.limiter import limiter
 from tests.browser.support import Site, fits
+from tests.browser.test_accessibility import assert_accessible
 from tests.factories import PASSWORD
 from tests.web.support import Person
 
@@ -76,16 +78,36 @@ def test_sign_in__locked__says_how_long(site: Site, rita: Person) -> None:
     expect(page.get_by_role("alert")).to_contain_text("Wait 15 minutes")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages__of_sign_in_and_account__fit(site: Site, rita: Person, width: int) -> None:
-    page = site.visit(viewport={"width": width, "height": 844})
-    page.goto("/login/")
-    assert fits(page)
+def test_pages__of_sign_in_and_account__fit_and_are_accessible(
+    site: Site, rita: Person, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    page = site.visit(viewport={"width": width, "height": 844}, color_scheme=scheme)
+
+    def look() -> None:
+        assert fits(page)
+        assert_accessible(page)
+
+    sign_in(page, rita, "wrong")
+    expect(page.get_by_role("alert")).to_be_visible()
+    look()
     sign_in(page, rita)
     expect(page).to_have_url(f"{site.url}/app/")
     page.goto("/app/security")
-    assert fits(page)
+    look()
     page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Set up the app").click()
     expect(page.get_by_role("img", name="QR code")).to_be_visible()
-    assert fits(page)
+    look()
+    app = pyotp.TOTP("".join(page.locator(".secret-once").inner_text().split()))
+    page.get_by_label("Code that the app shows now").fill(app.now())
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.locator(".recovery-codes li")).to_have_count(10)
+    look()
+    page.goto("/app/security")
+    look()
+    page.context.clear_cookies()
+    sign_in(page, rita)
+    expect(page.get_by_role("heading", name="One more step")).to_be_visible()
+    look()
