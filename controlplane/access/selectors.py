@@ -11,6 +11,7 @@ from controlplane.access.grants import Held
 from controlplane.access.models import (
     AccessToken,
     Authenticator,
+    BrowserSession,
     CredentialGrant,
     Membership,
     RecoveryCode,
@@ -219,3 +220,8 @@ def authenticator_of(user: User) -> Authenticator | None:
 def recovery_codes_left(user: User) -> int:
     """Return how many recovery codes of a person still work."""
     return RecoveryCode.objects.filter(user=user, used_at__isnull=True).count()
+
+
+def signed_in_by_link(user: User, session_key: str | None) -> bool:
+    """Return whether the browser with this session was signed in by a one-time link."""
+    return BrowserSession.objects.filter(user=user, session_key=session_key or "", method=SignInMethod.LINK).exists()

@@ -302,6 +302,23 @@ class TestSecurityPage:
         rita.refresh_from_db()
         assert rita.check_password(PASSWORD)
 
+    def test_password__first_one__is_chosen_after_a_one_time_link_alone(self, tree: Tree) -> None:
+        ivy = make_user(tree.payments, username="ivy")
+        ivy.set_unusable_password()
+        ivy.save()
+        form = {"password": NEW_PASSWORD, "again": NEW_PASSWORD}
+        elsewhere, invited = Client(), Client()
+        elsewhere.force_login(ivy)
+        assert elsewhere.post("/app/security/password", form).status_code == 403
+        assert sign_in(Client(), "ivy", NEW_PASSWORD).status_code == 422
+        invited.post(f"/login/link/{sign_in_link_create(user=ivy)}")
+        assert "This account has no password yet" in invited.get("/app/security").content.decode()
+        assert invited.post("/app/security/password", form | {"password": "short", "again": "short"}).status_code == 422
+        assert invited.post("/app/security/password", form).status_code == 302
+        assert invited.get("/app/").status_code == 200
+        assert elsewhere.get("/app/").status_code == 302
+        assert sign_in(Client(), "ivy", NEW_PASSWORD).status_code == 302
+
     def test_password__guessed_from_a_session__is_stopped(self, browser: Client) -> None:
         form = {"current": "wrong", "password": NEW_PASSWORD, "again": NEW_PASSWORD}
         statuses = [browser.post("/app/security/password", form).status_code for _ in range(11)]

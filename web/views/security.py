@@ -19,12 +19,13 @@ from controlplane.access.accounts import Account, account_of
 from controlplane.access.actors import VIEW_AS, actor_for_user
 from controlplane.access.backends import passwords_allowed
 from controlplane.access.limits.guard import limit_actor, limit_address
-from controlplane.access.selectors import authenticator_of, recovery_codes_left
+from controlplane.access.selectors import authenticator_of, recovery_codes_left, signed_in_by_link
 from controlplane.access.services import (
     authenticator_begin,
     authenticator_confirm,
     authenticator_remove,
     password_change,
+    password_choose,
     recovery_codes_renew,
     session_end,
     sessions_end,
@@ -77,17 +78,17 @@ def password(request: HttpRequest, actor: Actor, user: Account) -> HttpResponseB
     try:
         if request.POST.get("password", "") != request.POST.get("again", ""):
             raise invalid("/again", "password_differs", "The two new passwords differ.")
-        password_change(
-            actor=actor,
-            user=user,
-            current=request.POST.get("current", "")[:4096],
-            new=request.POST.get("password", "")[:4096],
-            keep_session=request.session.session_key,
-        )
+        new, key = request.POST.get("password", "")[:4096], request.session.session_key or ""
+        if user.has_usable_password():
+            current = request.POST.get("current", "")[:4096]
+            password_change(actor=actor, user=user, current=current, new=new, keep_session=key)
+        else:
+            password_choose(actor=actor, user=user, new=new, keep_session=key)
     except InvalidInput as error:
         return _page(request, user, error=error)
+    user.refresh_from_db()
     _keep_signed_in(request, user)
-    messages.success(request, "Your password has been changed. Your other browsers have been signed out.")
+    messages.success(request, "Your password has been set. Your other browsers have been signed out.")
     return redirect("web:security")
 
 
@@ -193,6 +194,7 @@ def _page(request: HttpRequest, user: Account, *, error: AppError | None = None)
     found = authenticator_of(user)
     context: dict[str, Any] = {
         "has_password": user.has_usable_password(),
+        "may_choose": not user.has_usable_password() and signed_in_by_link(user, request.session.session_key),
         "passwords_allowed": passwords_allowed(user),
         "authenticator": found if found is not None and found.confirmed_at is not None else None,
         "recovery_codes_left": recovery_codes_left(user),

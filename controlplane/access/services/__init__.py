@@ -25,7 +25,7 @@ from controlplane.access.services.members import (
     person_reactivate,
     person_remove,
 )
-from controlplane.access.services.passwords import account_unlock, password_change, password_set
+from controlplane.access.services.passwords import account_unlock, password_change, password_choose, password_set
 from controlplane.access.services.people import (
     membership_grant,
     membership_revoke,
@@ -64,6 +64,7 @@ __all__ = [
     "membership_grant",
     "membership_revoke",
     "password_change",
+    "password_choose",
     "password_set",
     "person_deactivate",
     "person_invite",
