@@ -12,7 +12,7 @@ from controlplane.access import tokens
 from controlplane.access.models import AccessToken, TokenKind, TokenPolicy, User
 from controlplane.core import clock
 from controlplane.core.actor import Actor
-from controlplane.core.errors import FieldError, MalformedRequest
+from controlplane.core.errors import FieldError, MalformedRequest, NotFound
 from controlplane.core.permissions import Action, nodes_that_allow
 from controlplane.orgs.models import NodeAncestor, Organization
 from controlplane.orgs.selectors import organization_get
@@ -67,6 +67,20 @@ def tokens_of_organization(
         seen |= Q(user_id=actor.user_id)
     found = AccessToken.objects.filter(seen, node__organization_id=organization.pk)
     return narrowed(found, wanted, organization.pk).select_related("node", "user")
+
+
+def token_find(*, actor: Actor, organization_slug: str, public_id: str) -> AccessToken:
+    """Return one of :func:`tokens_of_organization`.
+
+    Raises:
+        NotFound: it is none of them.
+    """
+    found = tokens_of_organization(
+        actor=actor, organization_slug=organization_slug, wanted=TokenFilter(ids=(public_id,))
+    ).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def narrowed(rows: QuerySet[AccessToken], wanted: TokenFilter, organization_id: UUID) -> QuerySet[AccessToken]:

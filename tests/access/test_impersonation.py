@@ -186,7 +186,7 @@ def test_impersonation__used__in_the_security_stream_under_both_names_coalesced(
 @pytest.mark.parametrize("change", ["revoked", "deactivated", "role lost", "moved to a lesser role"])
 def test_impersonation__right_taken__over_at_once(tree: Tree, change: str) -> None:
     person, plaintext = begin(tree)
-    assert actor_for_token(plaintext)
+    assert actor_for_token(plaintext).impersonator == person.principal
     token = AccessToken.objects.select_related("user", "node").get(kind="view")
     assert token.user is not None
     if change == "revoked":

@@ -139,10 +139,17 @@ def refusal(caught: Any) -> tuple[str, str, str]:
 def test_token_create__by_a_token__no_longer_than_it_lives_itself(tree: Tree) -> None:
     end = clock.now() + timedelta(days=10)
     creator = actor_for_token(make_token(tree.engineering, "admin", expires_at=end).plaintext)
-    make = {"actor": creator, "kind": "team", "node": tree.payments, "name": "t", "scopes": ["runs:read"]}
+    make: dict[str, Any] = {
+        "actor": creator,
+        "kind": "team",
+        "node": tree.payments,
+        "name": "t",
+        "scopes": ["runs:read"],
+    }
     assert token_create(**make).token.expires_at == end
     assert token_create(**make, expires_at=end).token.expires_at == end
-    for wish in ({"expires_at": end + timedelta(seconds=1)}, {"endless": True}):
+    wishes: list[dict[str, Any]] = [{"expires_at": end + timedelta(seconds=1)}, {"endless": True}]
+    for wish in wishes:
         with pytest.raises(InvalidInput) as caught:
             token_create(**make, **wish)
         assert refusal(caught)[0::2] == ("/expires_at", "token")
@@ -155,7 +162,7 @@ def test_token_create__by_a_token__not_wider_in_nodes_scopes_or_networks(tree: T
         tree.payments, "admin", ["admin:*", "runs:read"], allowed_addresses=["192.0.2.0/24", "2001:db8::/32"]
     )
     actor = actor_for_token(creator.plaintext)
-    make = {"actor": actor, "kind": "team", "name": "t", "scopes": ["runs:read"]}
+    make: dict[str, Any] = {"actor": actor, "kind": "team", "name": "t", "scopes": ["runs:read"]}
     inherited = token_create(**make, node=tree.payments).token
     assert inherited.allowed_addresses == ["192.0.2.0/24", "2001:db8::/32"]
     narrower = token_create(**make, node=tree.payments, allowed_addresses=["192.0.2.128/25"]).token

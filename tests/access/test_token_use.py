@@ -33,9 +33,9 @@ def test_token__bound_to_networks__works_from_there_alone(tree: Tree) -> None:
     plaintext = make_token(tree.payments, allowed_addresses=["192.0.2.0/24", "2001:db8::/32"]).plaintext
     for address in ("192.0.2.7", "::ffff:192.0.2.7", "2001:db8::5"):
         assert use(plaintext, address).address == address
-    for address in ("192.0.3.7", "2001:db9::5", "", None):
+    for elsewhere in ("192.0.3.7", "2001:db9::5", "", None):
         with pytest.raises(NotAuthenticated):
-            use(plaintext, address)
+            use(plaintext, elsewhere)
 
 
 @pytest.mark.django_db

@@ -10,21 +10,19 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from controlplane.access.actors import VIEW_AS, actor_for_user
-from controlplane.access.models import AccessToken, User
 from controlplane.access.services import (
     PolicyTerms,
     impersonation_begin,
+    impersonation_end,
     token_policy_get,
     token_policy_set,
-    token_revoke,
 )
 from controlplane.access.services.impersonation import DEFAULT_MINUTES
-from controlplane.access.services.token_policies import POLICY_KINDS
+from controlplane.access.services.token_policies import POLICY_KINDS, token_policy_permits
 from controlplane.access.token_selectors import token_report
 from controlplane.core.actor import Actor, Channel
-from controlplane.core.errors import AppError, FieldError, InvalidInput, NotFound
-from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.orgs.models import Node
+from controlplane.core.errors import FieldError, InvalidInput, NotFound
+from controlplane.core.permissions import Action
 from controlplane.orgs.selectors import organization_of, team_for, teams_for
 from web.session import signed_in, to_sign_in
 from web.token_words import KIND_WORDS
@@ -63,7 +61,7 @@ def token_policy(request: HttpRequest, actor: Actor) -> HttpResponseBase:
         "kinds": [(kind, KIND_WORDS[kind], typed[kind], _errors_of(kind, errors)) for kind in POLICY_KINDS],
         "errors": errors,
         "report": report,
-        "may_write": _root_in(actor, Action.TOKEN_WRITE),
+        "may_write": token_policy_permits(actor, Action.TOKEN_WRITE),
     }
     return render(request, "web/token_policy.html", context, status=status)
 
@@ -96,24 +94,13 @@ def view_as(request: HttpRequest, actor: Actor) -> HttpResponseBase:
 def view_as_end(request: HttpRequest) -> HttpResponseBase:
     """Stop looking at things as a team: the person acts as itself again."""
     user = request.user
-    if not isinstance(user, User):
+    if not user.is_authenticated:
         return to_sign_in(request)
     public_id = request.session.pop(VIEW_AS, None)
-    token = AccessToken.objects.filter(public_id=public_id, user=user).first() if public_id else None
-    if token is not None:
-        actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
-        try:
-            token_revoke(actor=actor, token=token)
-        except AppError as error:  # whoever sees the team no longer has no view of it either
-            if error.status >= 500:
-                raise
+    actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
+    if public_id and impersonation_end(actor=actor, public_id=public_id):
         messages.success(request, "You no longer view as the team.")
     return redirect("web:home")
-
-
-def _root_in(actor: Actor, action: Action) -> bool:
-    root = Node.objects.filter(organization_id=actor.organization_id, parent__isnull=True).first()
-    return root is not None and root.pk in nodes_that_allow(actor, action)
 
 
 def _typed_terms(terms: PolicyTerms) -> dict[str, Any]:

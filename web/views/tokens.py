@@ -10,7 +10,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from controlplane.access.models import AccessToken, TokenKind
 from controlplane.access.selectors import person_of
 from controlplane.access.services import (
     IssuedToken,
@@ -19,13 +18,20 @@ from controlplane.access.services import (
     token_rotate,
     tokens_revoke,
 )
-from controlplane.access.token_selectors import STATES, TokenFilter, filter_of, token_report, tokens_of_organization
+from controlplane.access.services.token_policies import token_policy_permits
+from controlplane.access.token_selectors import (
+    STATES,
+    TokenFilter,
+    filter_of,
+    token_find,
+    token_report,
+    tokens_of_organization,
+)
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError, NotFound
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_get, nodes_visible, organization_of
 from web.session import signed_in
 from web.token_words import KIND_WORDS, LIFETIMES, SCOPE_GROUPS, scopes_offered
@@ -82,22 +88,23 @@ def token_new(request: HttpRequest, actor: Actor) -> HttpResponseBase:
             "node": request.GET.get("node", ""),
         }
         return _form(request, actor, typed)
-    typed = {name: request.POST.get(name, "").strip() for name in ("kind", "node", "name", "life", "addresses")}
-    wanted: dict[str, Any] = typed | {"scopes": request.POST.getlist("scopes") or None}
+    fields = ("kind", "node", "name", "life", "addresses")
+    sent: dict[str, str] = {name: request.POST.get(name, "").strip() for name in fields}
+    wanted: dict[str, Any] = sent | {"scopes": request.POST.getlist("scopes") or None}
     try:
-        node = node_get(actor=actor, organization_slug=_organization_slug(actor), node_slug=typed["node"])
+        node = node_get(actor=actor, organization_slug=_organization_slug(actor), node_slug=sent["node"])
         issued = token_create(
             actor=actor,
-            kind=typed["kind"],
+            kind=sent["kind"],
             node=node,
-            name=typed["name"],
+            name=sent["name"],
             scopes=wanted["scopes"],
-            allowed_addresses=typed["addresses"].replace(",", " ").split() or None,
-            user=person_of(actor) if typed["kind"] == TokenKind.USER else None,
-            **_life(typed["life"]),
+            allowed_addresses=sent["addresses"].replace(",", " ").split() or None,
+            user=person_of(actor) if sent["kind"] == "user" else None,
+            **_life(sent["life"]),
         )
     except AppError as error:
-        if error.status >= 500 or (error.status == 404 and typed["node"]) or error.status == 403:
+        if error.status >= 500 or (error.status == 404 and sent["node"]) or error.status == 403:
             raise
         return _form(request, actor, wanted, error)
     return _issued(request, actor, issued)
@@ -161,8 +168,7 @@ def tokens_end(request: HttpRequest, actor: Actor) -> HttpResponseBase:
 
 def tab_context(actor: Actor, tab: str) -> dict[str, Any]:
     """Return what the tabs of these pages need. One query."""
-    root = Node.objects.filter(organization_id=actor.organization_id, parent__isnull=True).first()
-    reads = root is not None and root.pk in nodes_that_allow(actor, Action.TOKEN_READ)
+    reads = token_policy_permits(actor, Action.TOKEN_READ)
     return {"tab": tab, "reads_policy": reads, "may_view": bool(nodes_that_allow(actor, Action.IMPERSONATE))}
 
 
@@ -173,15 +179,11 @@ def _organization_slug(actor: Actor) -> str:
     return organization.slug
 
 
-def _token(actor: Actor, public_id: str) -> AccessToken:
-    slug = _organization_slug(actor)
-    found = tokens_of_organization(actor=actor, organization_slug=slug, wanted=TokenFilter(ids=(public_id,))).first()
-    if found is None:
-        raise NotFound
-    return found
+def _token(actor: Actor, public_id: str) -> Any:
+    return token_find(actor=actor, organization_slug=_organization_slug(actor), public_id=public_id)
 
 
-def _row(token: AccessToken, actor: Actor) -> dict[str, Any]:
+def _row(token: Any, actor: Actor) -> dict[str, Any]:
     now = clock.now()
     soon = token.expires_at is not None and token.expires_at <= now + timedelta(days=14)
     state = "revoked" if token.revoked_at else "expired" if token.expires_at and token.expires_at <= now else "active"
@@ -191,11 +193,11 @@ def _row(token: AccessToken, actor: Actor) -> dict[str, Any]:
         "soon": soon and state == "active",
         "own": token.user_id is not None and token.user_id == actor.user_id,
         "kind": KIND_WORDS[token.kind],
-        "rotatable": state == "active" and token.kind != TokenKind.VIEW,
+        "rotatable": state == "active" and token.kind != "view",
     }
 
 
-def _places(actor: Actor) -> list[Node]:
+def _places(actor: Actor) -> list[Any]:
     """Return the nodes a token may be made on: where the person writes tokens, first; else where its own is listed."""
     writing = list(nodes_visible(actor, Action.TOKEN_WRITE).order_by("slug"))
     return writing or list(nodes_visible(actor).order_by("slug"))
@@ -237,7 +239,7 @@ def _issued(
     actor: Actor,
     issued: IssuedToken,
     *,
-    replaced: AccessToken | None = None,
+    replaced: Any = None,
     overlap: timedelta | None = None,
 ) -> HttpResponseBase:
     context = tab_context(actor, "new") | {

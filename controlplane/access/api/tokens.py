@@ -8,6 +8,7 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from typing_extensions import override
 
 from controlplane.access.models import AccessToken, TokenKind
 from controlplane.access.selectors import (
@@ -38,6 +39,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 class WholeField(serializers.IntegerField):
     """A whole number and nothing that could be read as one: DRF's own field takes text and ``true`` too."""
 
+    @override
     def to_internal_value(self, data: Any) -> int:
         if isinstance(data, bool) or not isinstance(data, int):
             self.fail("invalid")

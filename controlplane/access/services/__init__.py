@@ -9,7 +9,7 @@ from controlplane.access.services.authenticators import (
     recovery_codes_renew,
 )
 from controlplane.access.services.credentials import credential_entrust, credential_grant, credential_revoke
-from controlplane.access.services.impersonation import impersonation_begin
+from controlplane.access.services.impersonation import impersonation_begin, impersonation_end
 from controlplane.access.services.links import (
     LINK_LIFETIME,
     sign_in_link_create,
@@ -60,6 +60,7 @@ __all__ = [
     "credential_grant",
     "credential_revoke",
     "impersonation_begin",
+    "impersonation_end",
     "invitation_renew",
     "membership_grant",
     "membership_revoke",

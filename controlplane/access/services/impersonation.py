@@ -7,7 +7,8 @@ from django.db import transaction
 
 from controlplane.access.delegation import TOKEN, Level, Wish, settle
 from controlplane.access.models import AccessToken, TokenKind, User
-from controlplane.access.services.tokens import IssuedToken, issue_token, token_levels
+from controlplane.access.revocations import rights_taken
+from controlplane.access.services.tokens import IssuedToken, audit_token, issue_token, token_levels
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import PermissionDenied, invalid
@@ -62,3 +63,24 @@ def impersonation_begin(*, actor: Actor, node: Node, minutes: int = DEFAULT_MINU
         allowed_addresses=list(terms.networks),
     )
     return issue_token(actor, token, "impersonation.begin", reason=why)
+
+
+@transaction.atomic
+def impersonation_end(*, actor: Actor, public_id: str) -> bool:
+    """End the actor's own view of a team, whatever it may do there by now; return whether there was one to end.
+
+    Args:
+        actor: the person, as itself.
+        public_id: of the token.
+    """
+    tokens = AccessToken.objects.select_for_update(of=("self",)).select_related("node")
+    token = tokens.filter(
+        public_id=public_id, kind=TokenKind.VIEW, user_id=actor.user_id, revoked_at__isnull=True
+    ).first()
+    if actor.user_id is None or token is None:
+        return False
+    token.revoked_at = clock.now()
+    token.save(update_fields=["revoked_at"])
+    audit_token(actor, "impersonation.end", token)
+    rights_taken(token.node.organization_id)
+    return True

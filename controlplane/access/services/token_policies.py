@@ -9,7 +9,7 @@ from controlplane.access.models import TokenKind, TokenPolicy
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor
 from controlplane.core.errors import FieldError, InvalidInput
-from controlplane.core.permissions import Action
+from controlplane.core.permissions import Action, nodes_that_allow
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_get, organization_get
 
@@ -42,6 +42,14 @@ def token_policy_get(*, actor: Actor, organization_slug: str) -> dict[str, Polic
         NotFound, PermissionDenied: the actor may not read tokens of the organization's root.
     """
     return _terms_of(_root(actor, organization_slug, Action.TOKEN_READ))
+
+
+def token_policy_permits(actor: Actor, action: Action) -> bool:
+    """Return whether ``actor`` may read (``token.read``) or set (``token.write``) its organization's policy."""
+    if actor.organization_id is None:
+        return False
+    root = Node.objects.filter(organization_id=actor.organization_id, parent__isnull=True).first()
+    return root is not None and root.pk in nodes_that_allow(actor, action)
 
 
 @transaction.atomic
