@@ -52,8 +52,8 @@ class Actor:
     ``principal`` is the stable name of the human behind the credential where there is one (``user:<uuid>``), else of
     the credential (``token:<id>``) or the process (``system:<name>``). ``scopes`` is ``None`` for a session, which acts
     by role alone. ``token_node_id`` is the node a team or admin token is bound to; such a token acts by its scopes on
-    that node's subtree. ``credential_id`` names the token in audit rows. ``impersonator`` is the principal of the person
-    who looks at things as a team does; such an actor reads and does nothing else, see :mod:`controlplane.core.permissions`.
+    that node's subtree. ``credential_id`` names the token in audit rows. ``impersonator`` is the principal of the
+    person who views as a team: such an actor reads and does nothing else, see :mod:`controlplane.core.permissions`.
     """
 
     kind: ActorKind

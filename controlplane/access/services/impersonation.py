@@ -73,11 +73,13 @@ def impersonation_end(*, actor: Actor, public_id: str) -> bool:
         actor: the person, as itself.
         public_id: of the token.
     """
+    if actor.user_id is None:
+        return False
     tokens = AccessToken.objects.select_for_update(of=("self",)).select_related("node")
     token = tokens.filter(
         public_id=public_id, kind=TokenKind.VIEW, user_id=actor.user_id, revoked_at__isnull=True
     ).first()
-    if actor.user_id is None or token is None:
+    if token is None:
         return False
     token.revoked_at = clock.now()
     token.save(update_fields=["revoked_at"])
