@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.conf import settings
+from django.test import Client
 
-from controlplane.access.actors import actor_for_principal
+from controlplane.access.actors import VIEW_AS, actor_for_principal, actor_for_session_cookie
 from controlplane.access.models import AccessToken
 from controlplane.access.services import impersonation_begin, token_create, token_revoke, token_rotate
 from controlplane.audit.models import AuditEvent, SecurityEvent
@@ -232,3 +234,36 @@ def test_impersonation__by_a_personal_token__no_longer_and_from_nowhere_else(tre
     assert caught.value.code == "expires_too_late"
     view = impersonation_begin(actor=actor, node=tree.payments, minutes=5).token
     assert view.allowed_addresses == ["192.0.2.0/24"]
+
+
+def test_impersonation__session_of_a_browser__is_the_view_for_streams_too(tree: Tree, client: Client) -> None:
+    user = make_user(tree.payments, Role.ADMIN)
+    client.force_login(user)
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
+
+    def now() -> Actor | None:
+        return actor_for_session_cookie(cookie, channel=Channel.WEB, address="192.0.2.1")
+
+    client.post("/app/tokens/view-as", {"team": "payments", "minutes": "15"})
+    actor = now()
+    assert actor is not None
+    assert (actor.kind, actor.user_id) == (ActorKind.IMPERSONATION, None)
+    AccessToken.objects.update(expires_at=clock.now())
+    assert now() is None
+    client.post("/app/tokens/view-as/end")
+    actor = now()
+    assert actor is not None
+    assert (actor.kind, actor.user_id) == (ActorKind.USER, user.pk)
+
+
+def test_impersonation__session_naming_the_view_of_somebody_else__refused(tree: Tree, client: Client) -> None:
+    _, plaintext = begin(tree)
+    client.force_login(make_user(tree.payments, Role.ADMIN))
+    session = client.session
+    session[VIEW_AS] = plaintext.split("_")[2]
+    session.save()
+    assert client.get("/api/v1/me").status_code == 401
+    for other in ("ghost", make_team_token(tree.payments).split("_")[2]):
+        session[VIEW_AS] = other
+        session.save()
+        assert client.get("/api/v1/me").status_code == 401

@@ -11,6 +11,7 @@ from controlplane.access.models import AccessToken
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from tests.browser.support import Site, fits
+from tests.browser.test_accessibility import assert_accessible
 from tests.factories import Tree, actor_for_token, make_token, make_user
 from tests.web.support import Person
 
@@ -47,7 +48,7 @@ def shoot(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 860), (390, 844)])
-def test_tokens__every_page__fits(
+def test_tokens__every_page__fits_and_is_accessible(
     site: Site, tree: Tree, owner: Person, some: None, scheme: str, width: int, height: int
 ) -> None:
     page = site.visit(owner, viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -59,7 +60,10 @@ def test_tokens__every_page__fits(
         ("empty", "/app/tokens?kind=view"),
     ]:
         page.goto(path)
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert fits(page), path
+        assert_accessible(page)
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = false; })")
         shoot(page, f"tokens-{name}-{scheme}-{width}")
 
 
@@ -110,6 +114,7 @@ def test_view_as_team__banner_on_every_page_until_ended(site: Site, tree: Tree, 
         page.goto(path)
         expect(page.get_by_text("as team Payments", exact=False)).to_be_visible()
         assert fits(page), path
+        assert_accessible(page)
     page.goto("/app/runs")
     shoot(page, f"viewing-{width}")
     page.get_by_role("button", name="End", exact=True).click()
