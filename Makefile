@@ -32,10 +32,11 @@ lint: $(VENV)/.installed-dev ## check style, types, layers, migrations and setti
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py check
 
-bench: $(VENV)/.installed-dev ## measure the event stream and the configuration: reading it, and a tree of 10,000 teams
+bench: $(VENV)/.installed-dev ## measure the event stream, the configuration in a tree of 10,000 teams, and 100,000 tokens
 	@$(RUN) manage.py bench stream $(ARGS)
 	@$(RUN) manage.py bench config $(ARGS)
 	@$(RUN) manage.py bench tree $(ARGS)
+	@$(RUN) manage.py bench tokens $(ARGS)
 
 clean: ## remove .venv and caches; the data in ./var stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

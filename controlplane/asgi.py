@@ -10,6 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 django_application = get_asgi_application()
 
 from controlplane.configs import hot  # noqa: E402
+from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
 from controlplane.investigations import stream  # noqa: E402 (models need Django set up first)
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
@@ -37,17 +38,27 @@ async def refuse_websocket(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": 4404})
 
 
-def make_application() -> ProtocolTypeRouter:
-    """Return an application with a hub of its own."""
+def guarded(websockets: Any) -> Any:
+    """Return the application of all WebSockets behind the check of ``Origin``: every route, also one added later.
+
+    Browsers open a WebSocket to any host with the cookies they have for it, and no rule of same origin or CSRF token
+    stops them (RFC 6455, section 10.2): a page of another site must not speak as whoever is signed in here.
+    """
+    return SameOrigin(websockets)
+
+
+def make_application() -> Any:
+    """Return an application with a hub of its own, which takes a client's address from trusted proxies alone."""
     hub = Hub()
     configuration = hot.OwnEffective(django_application)
-    return ProtocolTypeRouter(
+    application = ProtocolTypeRouter(
         {
             "http": HttpRouter(stream.ThreadStream(hub), configuration),
-            "websocket": refuse_websocket,
+            "websocket": guarded(refuse_websocket),
             "lifespan": Lifespan(hub, also=[configuration]),
         }
     )
+    return behind_proxies(application)
 
 
 application = make_application()

@@ -8,6 +8,9 @@ import hypothesis
 import pytest
 from django.db import connection
 
+from controlplane.access.limits.limiter import limiter
+from controlplane.audit import heads
+from controlplane.audit.security_stream import stream
 from tests.factories import Tree, make_tree
 
 # Enough examples to find a slip, few enough for every commit; HYPOTHESIS_PROFILE=deep looks longer.
@@ -28,6 +31,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
                 cursor.execute("DROP TRIGGER IF EXISTS audit_no_delete")
+                cursor.execute("DROP TRIGGER IF EXISTS audit_checkpoint_no_delete")
     yield
     if connection.vendor == "postgresql":
         with django_db_blocker.unblock():
@@ -38,6 +42,19 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                 )
             connection.close()
             connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's wrapper has it
+
+
+@pytest.fixture(autouse=True)
+def no_limits_spent() -> None:
+    """Forget what earlier tests have spent of the rate limits: one process runs thousands of requests a minute."""
+    limiter.forget()
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted() -> None:
+    """Forget what earlier tests have put into the security stream, and how far their audit chains had come."""
+    stream.forget()
+    heads.forget()
 
 
 @pytest.fixture

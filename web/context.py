@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from controlplane.core.actor import Actor
 from controlplane.core.permissions import Action, nodes_that_allow
 from controlplane.reviews.selectors import reviews_waiting
+from web.settings_pages import SettingsLink, settings_links
 
 #: Route name → the entry of the main navigation it belongs to.
 SECTIONS = {
@@ -71,8 +72,22 @@ class PageContext:
         return reviews_waiting(actor).order_by()[:COUNTED].count()
 
     @cached_property
+    def viewing(self) -> str:
+        """``<person> as team <team>`` while somebody views as a team, else ``""``."""
+        actor: Actor | None = getattr(self._request, "actor", None)
+        return actor.label if actor is not None and actor.impersonator is not None else ""
+
+    @cached_property
+    def settings(self) -> list[SettingsLink]:
+        """The settings pages that this person is shown; none on pages that nobody need sign in for."""
+        actor: Actor | None = getattr(self._request, "actor", None)
+        return [] if actor is None else settings_links(actor, self._request.path)
+
+    @cached_property
     def section(self) -> str:
         """The entry of the main navigation that is current, or ``""``."""
+        if any(link.current for link in self.settings):
+            return "settings"
         match = self._request.resolver_match
         return SECTIONS.get(match.url_name or "", "") if match else ""
 

@@ -15,6 +15,7 @@ _TITLES: Final = {
     403: "You may not do this",
     404: "There is nothing here",
     413: "That is too large",
+    429: "That was too often",
     503: "The database is busy",
 }
 _FAILED: Final = "Something went wrong on our side"

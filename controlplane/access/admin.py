@@ -75,7 +75,9 @@ class MembershipAdmin(ReadOnlyAdmin):
 
 @admin.register(AccessToken)
 class AccessTokenAdmin(ReadOnlyAdmin):
-    list_display = ("public_id", "kind", "name", "node", "user", "expires_at", "revoked_at", "last_used_at")
+    list_display = (
+        "public_id", "kind", "name", "node", "user", "expires_at", "revoked_at", "last_used_at", "last_used_address",
+    )  # fmt: skip
     list_filter = ("kind",)
     list_select_related = ("node", "user")
     search_fields = ("=public_id", "name")

@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from typing_extensions import override
 
-from controlplane.access.actors import actor_for_bearer, actor_for_user
+from controlplane.access.actors import actor_for_session
+from controlplane.access.limits.guard import bearer_actor
 from controlplane.access.models import User
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.api import actor_of
+from controlplane.core.errors import PermissionDenied
 
 __all__ = [
     "BearerAuthentication",
@@ -22,6 +25,7 @@ __all__ = [
     "SessionActorAuthentication",
     "actor_of",
     "bearer_of",
+    "require_reading",
 ]
 
 CHALLENGE: Final = 'Bearer realm="opensre"'
@@ -75,7 +79,7 @@ class BearerAuthentication(BaseAuthentication):
         token = bearer_of(request.headers.get("Authorization", ""), request.headers.get(TEAM_TOKEN_HEADER, ""))
         if token is None:
             return None
-        actor = actor_for_bearer(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
+        actor = bearer_actor(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
         return Principal(actor), actor
 
     @override
@@ -92,16 +96,34 @@ class SessionActorAuthentication(SessionAuthentication):
         if not isinstance(user, User) or not user.is_active:
             return None
         self.enforce_csrf(request)
-        actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
+        address = request.META.get("REMOTE_ADDR")
+        actor = actor_for_session(request._request.session, user, channel=Channel.WEB, address=address)  # noqa: SLF001
         return Principal(actor), actor
 
 
 class IsAuthenticatedActor(BasePermission):
-    """Every endpoint needs a caller; what it may do is decided by selectors and services."""
+    """Every endpoint needs a caller; what it may do is decided by selectors and services.
+
+    One who views as a team reads alone. Its scopes open nothing else; that no endpoint writes for it all the same, or
+    makes a dry run by POST, is settled here for those yet to be written too.
+    """
 
     @override
     def has_permission(self, request: Request, _view: Any) -> bool:
-        return isinstance(request.auth, Actor)
+        if not isinstance(request.auth, Actor):
+            return False
+        require_reading(request.auth, request.method)
+        return True
+
+
+def require_reading(actor: Actor, method: str | None) -> None:
+    """Refuse whatever may write when ``actor`` views as a team.
+
+    Raises:
+        PermissionDenied: ``read_only``.
+    """
+    if actor.impersonator is not None and method not in SAFE_METHODS:
+        raise PermissionDenied("You are viewing as a team: that is for reading only.", code="read_only")
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # untyped registration hook
@@ -110,7 +132,11 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
     @override
     def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "osre_team_… | osre_admin_… | osre_user_…"}
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "osre_team_… | osre_admin_… | osre_user_… | osre_view_…",
+        }
 
 
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # untyped registration hook
@@ -119,4 +145,4 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
     @override
     def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        return {"type": "apiKey", "in": "cookie", "name": "opensre_session"}
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}

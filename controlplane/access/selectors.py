@@ -4,11 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from controlplane.access.grants import Held
-from controlplane.access.models import AccessToken, CredentialGrant, Membership, TokenKind, User
-from controlplane.core.actor import Actor
+from controlplane.access.models import (
+    AccessToken,
+    Authenticator,
+    BrowserSession,
+    CredentialGrant,
+    Membership,
+    RecoveryCode,
+    SignInMethod,
+    TokenKind,
+    User,
+)
+from controlplane.core.actor import Actor, Role
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action
 from controlplane.orgs.models import Node
@@ -185,3 +196,32 @@ def grant_get(*, actor: Actor, organization_slug: str, node_slug: str, grant_id:
 
 def _listed(node: Node) -> QuerySet[AccessToken]:
     return AccessToken.objects.filter(node=node).select_related("node", "user")
+
+
+def must_have_authenticator(user: User, *, method: str) -> bool:
+    """Return whether a person who signs in by ``method`` has to add an authenticator app before anything else.
+
+    Only those with a password of ours and a powerful role, and only where ``TOTP_REQUIRED_FOR_ADMINS`` says so: the
+    second factor of everybody else is their identity provider's.
+    """
+    if not settings.TOTP_REQUIRED_FOR_ADMINS or method not in {SignInMethod.PASSWORD, SignInMethod.LINK}:
+        return False
+    if Authenticator.objects.filter(user=user, confirmed_at__isnull=False).exists():
+        return False
+    powerful = Membership.objects.filter(user=user, role__in=[Role.OWNER.value, Role.ADMIN.value])
+    return user.is_staff or (user.has_usable_password() and powerful.exists())
+
+
+def authenticator_of(user: User) -> Authenticator | None:
+    """Return the person's authenticator app, confirmed or just begun."""
+    return Authenticator.objects.filter(user=user).first()
+
+
+def recovery_codes_left(user: User) -> int:
+    """Return how many recovery codes of a person still work."""
+    return RecoveryCode.objects.filter(user=user, used_at__isnull=True).count()
+
+
+def signed_in_by_link(user: User, session_key: str | None) -> bool:
+    """Return whether the browser with this session was signed in by a one-time link."""
+    return BrowserSession.objects.filter(user=user, session_key=session_key or "", method=SignInMethod.LINK).exists()

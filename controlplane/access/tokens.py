@@ -17,7 +17,7 @@ from typing import Final
 
 from django.conf import settings
 
-KINDS: Final = ("team", "admin", "user")
+KINDS: Final = ("team", "admin", "user", "view")
 ID_LENGTH: Final = 16
 SECRET_LENGTH: Final = 43
 _ALPHABET: Final = string.ascii_letters + string.digits
@@ -81,6 +81,11 @@ def verify_nothing(token: TokenText) -> None:
 def current_pepper() -> int:
     """Return the version of the pepper under which new secrets are stored."""
     return max(settings.TOKEN_PEPPERS)
+
+
+def stale_text(token: TokenText, pepper_version: int) -> TokenText | None:
+    """Return a verified token that is stored under an older pepper than the current one, ``None`` for any other."""
+    return token if pepper_version < current_pepper() else None
 
 
 def peppered(text: str, pepper_version: int) -> str:

@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from typing_extensions import override
 
 from controlplane.access.authentication import BearerAuthentication, SessionActorAuthentication
+from controlplane.access.limits.guard import guesses_limited
 from controlplane.alerts import selectors, services
 from controlplane.alerts.authentication import CHALLENGES, BasicTokenAuthentication
 from controlplane.alerts.intake import TakenIn, delivery_by_source, delivery_by_token
@@ -116,6 +117,8 @@ class AlertGroupPageOutput(serializers.Serializer[Any]):
 class _Intake(APIView):
     """What the doors have in common: the bytes as they came, since those are what is signed."""
 
+    rate_rule = "alerts"
+
     @override
     def handle_exception(self, exc: Exception) -> Response:
         """Say on a 401 that HTTP Basic will do: some senders show a credential only when they are asked for it."""
@@ -183,14 +186,11 @@ class SourceView(_Intake):
         chosen = self.vendor(vendor)
         query = query_of(request, *(["token"] if vendor == "azure" else []))
         incoming = self.incoming(request, chosen, token=query.get("token", ""))
-        taken = delivery_by_source(
-            organization=organization,
-            node=node,
-            name=name,
-            vendor=chosen,
-            incoming=incoming,
-            address=request.META.get("REMOTE_ADDR"),
-        )
+        address = request.META.get("REMOTE_ADDR")
+        with guesses_limited(address, f"source:{organization}/{node}/{name}"):
+            taken = delivery_by_source(
+                organization=organization, node=node, name=name, vendor=chosen, incoming=incoming, address=address
+            )
         return _answer(taken)
 
 

@@ -6,8 +6,8 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.request import Request
 from typing_extensions import override
 
-from controlplane.access.actors import actor_for_bearer
 from controlplane.access.authentication import BearerAuthentication, Principal
+from controlplane.access.limits.guard import bearer_actor
 from controlplane.alerts.verifying import basic_password
 from controlplane.core.actor import Actor, Channel
 
@@ -28,7 +28,7 @@ class BasicTokenAuthentication(BearerAuthentication):
         token = basic_password(credential.strip()) if scheme.lower() == "basic" else ""
         if not token.startswith(_OURS):
             return None
-        actor = actor_for_bearer(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
+        actor = bearer_actor(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
         return Principal(actor), actor
 
 

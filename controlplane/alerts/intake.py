@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from controlplane.access.limits.guard import limit_actor
 from controlplane.alerts import metrics, sns
 from controlplane.alerts.normalised import digest
 from controlplane.alerts.parsers import MAX_BODY_BYTES, paired
@@ -69,6 +70,7 @@ def delivery_by_source(
     Raises:
         NotAuthenticated: ``bad_signature``: there is no such source, or the delivery does not prove itself.
         PermissionDenied: ``stale_delivery``: it was signed too long ago to be told from a replay.
+        TooManyRequests: ``rate_limited``: the source sends more than the rule ``alerts`` allows.
         MalformedRequest, InvalidInput, PayloadTooLarge: what is wrong with it.
     """
     with _counted(vendor):
@@ -84,7 +86,9 @@ def delivery_by_source(
             return _noted(vendor, about_itself)
         read = vendor.read(body, sender.settings)
         _refuse_stale(read)
-        return _noted(vendor, taken_in(sender.actor(address), _identified(read, vendor, incoming)))
+        actor = sender.actor(address)
+        limit_actor("alerts", actor)
+        return _noted(vendor, taken_in(actor, _identified(read, vendor, incoming)))
 
 
 def taken_in(actor: Actor, read: Read) -> TakenIn:

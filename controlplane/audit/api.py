@@ -65,6 +65,10 @@ class AuditView(APIView):
 
     renderer_classes = [OrjsonRenderer, CsvRenderer]
 
+    def rate_rule(self, request: Request) -> str | None:
+        """Return which rule limits this call besides the one for all."""
+        return "exports" if isinstance(request.accepted_renderer, CsvRenderer) else None
+
     @extend_schema(
         operation_id="audit_list",
         responses={(200, "application/json"): AuditPageOutput, (200, "text/csv"): OpenApiTypes.STR},

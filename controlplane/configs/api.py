@@ -64,6 +64,12 @@ class NodeConfigView(APIView):
         dry = "dry_run" in getattr(self.request, "GET", ())
         return [*super().get_renderers(), NdjsonRenderer()] if dry else super().get_renderers()
 
+    def rate_rule(self, request: Request) -> str | None:
+        """Return which rule limits this call besides the one for all: foreseeing a change costs, and so do secrets."""
+        if "dry_run" in request.query_params:
+            return "previews"
+        return "resolve" if "resolve" in request.query_params else None
+
     def streams(self) -> bool:
         """Return whether the caller wants lines that say how far a dry run is."""
         return self.request.accepted_renderer.media_type == NDJSON
@@ -204,6 +210,10 @@ class VersionView(NodeConfigView):
 
 class OwnEffectiveView(APIView):
     """The effective configuration of the node that the caller's token is bound to, in OpenSRE's form."""
+
+    def rate_rule(self, request: Request) -> str | None:
+        """Return which rule limits this call besides the one for all."""
+        return "resolve" if "resolve" in request.query_params else None
 
     @extend_schema(
         operation_id="config_own_effective", parameters=[RESOLVE, IF_NONE_MATCH], responses=schemas.OwnEffectiveAnswer

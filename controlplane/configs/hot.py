@@ -2,8 +2,8 @@
 
 A runtime reads its configuration on every turn. This answers the usual case, a team or admin token that is valid and
 may read, with one query for token, chain and versions together and with encoded bytes from the cache. Whatever is
-unusual (a person, a query string, a refusal) is left to the Django view, which answers the usual case in the same
-words: so nothing is decided here that is not decided there.
+unusual (a person, a query string, a token bound to addresses, a refusal) is left to the Django view, which answers the
+usual case in the same words: so nothing is decided here that is not decided there.
 """
 
 import time
@@ -22,6 +22,8 @@ from psycopg_pool import PoolTimeout
 from controlplane.access import tokens
 from controlplane.access.actors import is_touch_due, token_touch
 from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.access.limits.guard import token_subject
+from controlplane.access.limits.limiter import limiter
 from controlplane.configs.cache import effective_cache
 from controlplane.configs.preconditions import matches as etag_matches
 from controlplane.configs.selectors import Link, chain_etag, effective_of
@@ -53,6 +55,7 @@ class _Row(NamedTuple):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    allowed_addresses: Sequence[str]
     node_id: UUID
     slug: str
     kind: str
@@ -73,6 +76,7 @@ def _chain_of_token(match: Match) -> "QuerySet[Any, Any]":
             "descendant__tokens__expires_at",
             "descendant__tokens__revoked_at",
             "descendant__tokens__last_used_at",
+            "descendant__tokens__allowed_addresses",
             "ancestor_id",
             "ancestor__slug",
             "ancestor__kind",
@@ -98,7 +102,7 @@ class OwnEffective:
         started = time.perf_counter()
         headers = dict(scope["headers"])
         try:
-            chain = await self._chain(headers)
+            chain = await self._chain(headers, scope.get("client"))
         except (DatabaseError, psycopg.Error, PoolTimeout, TimeoutError):
             chain = None  # the view says it in the words of every other route
         if chain is None:
@@ -122,7 +126,7 @@ class OwnEffective:
         """Close the connections."""
         await self._query.close()
 
-    async def _chain(self, headers: dict[bytes, bytes]) -> Chain | None:
+    async def _chain(self, headers: dict[bytes, bytes], client: Sequence[Any] | None) -> Chain | None:
         """Return the chain of the token's node; ``None`` when the token is not one to be answered here."""
         bearer = bearer_of(_text(headers, b"authorization"), _text(headers, _TOKEN_HEADER))
         text = tokens.parse(bearer) if bearer else None
@@ -136,11 +140,22 @@ class OwnEffective:
         valid = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
         if not valid or not tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version):
             return None
-        if _SCOPES.isdisjoint(token.scopes):
+        if _SCOPES.isdisjoint(token.scopes) or token.allowed_addresses:
             return None
-        if is_touch_due(token.last_used_at, now):
-            await self._query.call(token_touch, token.token_id)
+        if not await self._within_limits(text.public_id):
+            return None
+        stale = tokens.stale_text(text, token.pepper_version)
+        if stale is not None or is_touch_due(token.last_used_at, now):
+            await self._query.call(token_touch, token.token_id, client[0] if client else None, stale)
         return tuple(Link(row.node_id, row.slug, row.kind, row.version or 0, row.revision) for row in rows)
+
+    async def _within_limits(self, public_id: str) -> bool:
+        """Count the request; what the process holds answers nearly always, without a query."""
+        subject = token_subject(public_id)
+        verdict = limiter.spend_held("requests", subject)
+        if verdict is None:
+            verdict = await self._query.call(limiter.spend, "requests", subject)
+        return verdict.allowed
 
     async def _document(self, chain: Chain) -> tuple[Chain, bytes]:
         """Return the chain that was merged, and the merged document as JSON."""

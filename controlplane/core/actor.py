@@ -22,6 +22,7 @@ class ActorKind(StrEnum):
     PERSONAL_TOKEN = "personal_token"  # noqa: S105 (a kind, not a secret)
     TEAM_TOKEN = "team_token"  # noqa: S105
     ADMIN_TOKEN = "admin_token"  # noqa: S105
+    IMPERSONATION = "impersonation"
     SYSTEM = "system"
 
 
@@ -51,7 +52,8 @@ class Actor:
     ``principal`` is the stable name of the human behind the credential where there is one (``user:<uuid>``), else of
     the credential (``token:<id>``) or the process (``system:<name>``). ``scopes`` is ``None`` for a session, which acts
     by role alone. ``token_node_id`` is the node a team or admin token is bound to; such a token acts by its scopes on
-    that node's subtree. ``credential_id`` names the token in audit rows.
+    that node's subtree. ``credential_id`` names the token in audit rows. ``impersonator`` is the principal of the
+    person who views as a team: such an actor reads and does nothing else, see :mod:`controlplane.core.permissions`.
     """
 
     kind: ActorKind
@@ -64,6 +66,7 @@ class Actor:
     token_node_id: UUID | None = None
     credential_id: str | None = None
     channel: Channel = Channel.API
+    impersonator: str | None = None
     address: str | None = field(default=None, compare=False)
 
     @property

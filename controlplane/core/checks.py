@@ -3,6 +3,7 @@
 In local mode the same command says that it is local mode: nothing below applies there.
 """
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def check_production(**_kwargs: Any) -> list[CheckMessage]:
                 id="opensre.I001",
             )
         ]
-    return [*_secret_faults(), *_host_faults(), *_database_faults(), *_credential_faults()]
+    return [*_secret_faults(), *_host_faults(), *_browser_faults(), *_database_faults(), *_credential_faults()]
 
 
 def _secret_faults() -> Iterator[CheckMessage]:
@@ -66,6 +67,28 @@ def _host_faults() -> Iterator[CheckMessage]:
         yield Warning("ALLOWED_HOSTS accepts every host name.", id="opensre.W002")
 
 
+def _browser_faults() -> Iterator[CheckMessage]:
+    if settings.SECURE_SSL_REDIRECT is False:
+        hint = "Leave it out, unless the proxy in front redirects by itself."
+        yield Warning("SECURE_SSL_REDIRECT is off: people may reach the pages over HTTP.", hint=hint, id="opensre.W005")
+    if settings.SECURE_HSTS_SECONDS < 86_400:
+        yield Warning("SECURE_HSTS_SECONDS is below a day: browsers forget to insist on HTTPS.", id="opensre.W006")
+    if not (settings.SESSION_COOKIE_SECURE and settings.SESSION_COOKIE_NAME.startswith("__Host-")):
+        yield Error("The session cookie would go over HTTP: OPENSRE_MODE must be production.", id="opensre.E008")
+
+
+def _proxy_faults() -> Iterator[CheckMessage]:
+    for proxy in settings.TRUSTED_PROXIES:
+        try:
+            network = ipaddress.ip_network(proxy, strict=False)
+        except ValueError:
+            yield Error(f"TRUSTED_PROXIES names no address or network: {proxy[:64]!r}.", id="opensre.E009")
+            continue
+        if network.prefixlen == 0:
+            message = "TRUSTED_PROXIES trusts everybody: anyone could name any address as its own."
+            yield Error(message, id="opensre.E009")
+
+
 def _database_faults() -> Iterator[CheckMessage]:
     if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         hint = "DATABASE_URL=postgres://user:password@host:5432/opensre"
@@ -83,6 +106,16 @@ def _credential_faults() -> Iterator[CheckMessage]:
         yield Warning("CREDENTIAL_FILES_DIR is no directory that this process can read.", id="opensre.W004")
 
 
+#: Settings whose variable has another name.
+_VARIABLES = {"SESSION_COOKIE_AGE": "SESSION_LIFETIME_SECONDS"}
+
+
+@register()
+def check_proxies(**_kwargs: Any) -> list[CheckMessage]:
+    """Return an error for every entry of ``TRUSTED_PROXIES`` that is none, in every mode."""
+    return list(_proxy_faults())
+
+
 @register()
 def check_numbers(**_kwargs: Any) -> list[CheckMessage]:
     """Return an error for every number with which the process would start and then not work."""
@@ -92,9 +125,13 @@ def check_numbers(**_kwargs: Any) -> list[CheckMessage]:
         "SWEEP_SECONDS": 0.05,
         "STREAM_HEARTBEAT_SECONDS": 0.05,
         "STREAM_LIFETIME_SECONDS": 1,
+        "SESSION_IDLE_SECONDS": 60,
+        "SESSION_COOKIE_AGE": 60,
+        "SIGN_IN_FAILURES": 2,
+        "SIGN_IN_LOCK_SECONDS": 1,
     }
     return [
-        Error(f"{name} must be at least {least}.", id="opensre.E007")
+        Error(f"{_VARIABLES.get(name, name)} must be at least {least}.", id="opensre.E007")
         for name, least in lowest.items()
         if getattr(settings, name) < least
     ]

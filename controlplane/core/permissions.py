@@ -42,14 +42,24 @@ class Action(StrEnum):
     MEMBER_WRITE = "member.write"
     TOKEN_READ = "token.read"  # noqa: S105 (an action, not a secret)
     TOKEN_WRITE = "token.write"  # noqa: S105
+    IMPERSONATE = "team.impersonate"
     CREDENTIAL_GRANT = "credential.grant"
     AUDIT_READ = "audit.read"
+    IDENTITY_PROVIDER_READ = "identity_provider.read"
+    IDENTITY_PROVIDER_WRITE = "identity_provider.write"
     ALERT_INGEST = "alert.ingest"
     REVIEW_DECIDE = "review.decide"
 
 
 #: Done by people alone. A team or admin token, or a process, may not, whatever its scopes and grants are.
-PERSONAL: Final[frozenset[Action]] = frozenset({Action.REVIEW_DECIDE})
+PERSONAL: Final[frozenset[Action]] = frozenset(
+    {Action.REVIEW_DECIDE, Action.IDENTITY_PROVIDER_WRITE, Action.IMPERSONATE}
+)
+
+#: All that somebody may do who views as a team. An action that is not named here is refused, new ones too.
+READING: Final[frozenset[Action]] = frozenset({Action.NODE_READ, Action.CONFIG_READ, Action.RUN_READ})
+#: The scopes of such a credential. None of them opens an action that writes, resolves a secret or decides.
+VIEW_SCOPES: Final[frozenset[str]] = frozenset({"config:read", "runs:read", "memory:read", "knowledge:read"})
 
 
 class Rule(NamedTuple):
@@ -76,8 +86,12 @@ RULES: Final[dict[Action, Rule]] = {
     Action.MEMBER_WRITE: _rule(Role.ADMIN, "admin:*"),
     Action.TOKEN_READ: _rule(Role.ADMIN, "admin:*"),
     Action.TOKEN_WRITE: _rule(Role.ADMIN, "admin:*"),
+    Action.IMPERSONATE: _rule(Role.ADMIN, "admin:*"),
     Action.CREDENTIAL_GRANT: _rule(Role.ADMIN, "admin:*"),
     Action.AUDIT_READ: _rule(Role.ADMIN, "admin:*"),
+    Action.IDENTITY_PROVIDER_READ: _rule(Role.ADMIN, "admin:*"),
+    # Whoever names the provider decides who is let in, and as what: owners alone.
+    Action.IDENTITY_PROVIDER_WRITE: _rule(Role.OWNER, "admin:*"),
     Action.ALERT_INGEST: _rule(Role.RESPONDER, "alerts:ingest"),
     Action.REVIEW_DECIDE: _rule(Role.REVIEWER, "reviews:decide", "admin:*"),
 }
@@ -92,6 +106,8 @@ def roles_that_allow(action: Action) -> frozenset[Role]:
 def scope_allows(actor: Actor, action: Action) -> bool:
     """Return whether the actor's credential covers ``action`` anywhere at all; a session has no scopes to lack."""
     if action in PERSONAL and (not actor.is_person or actor.token_node_id is not None):
+        return False
+    if actor.impersonator is not None and action not in READING:
         return False
     return actor.scopes is None or not actor.scopes.isdisjoint(RULES[action].scopes)
 

@@ -109,6 +109,8 @@ PROBLEM = OpenApiResponse(description="application/problem+json (RFC 9457) with 
 
 
 class InvestigationsView(APIView):
+    rate_rule = "investigations"
+
     @extend_schema(
         operation_id="investigation_start",
         request=InvestigationInput,
@@ -184,6 +186,8 @@ class ThreadEventsView(APIView):
 
 
 class ThreadMessagesView(APIView):
+    rate_rule = "investigations"
+
     @extend_schema(operation_id="thread_message", request=MessageInput, responses={202: MessageOutput})
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Say something: the running turn takes it up, or the next one starts."""

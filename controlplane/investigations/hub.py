@@ -19,6 +19,7 @@ from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.log import read_heads, read_page
+from controlplane.investigations.rights_watch import RightsWatch
 
 log = structlog.get_logger(__name__)
 
@@ -148,6 +149,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.database = DatabaseThreads(threads=2, name="hub-db")
+        self.rights = RightsWatch(self.database)
         self.draining = asyncio.Event()
         self._channels: dict[UUID, WatchedThread] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -159,11 +161,13 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = bus.events.add(self._from_any_thread)
         self._poller = asyncio.create_task(self._poll(), name="hub-poll")
+        self.rights.start()
 
     async def stop(self) -> None:
         """Let every viewer go, stop listening, close the database threads."""
         self.drain()
         self._unsubscribe()
+        await self.rights.stop()
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)

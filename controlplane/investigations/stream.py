@@ -21,11 +21,13 @@ from django.http.request import split_domain_port, validate_host
 
 from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
 from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.access.limits.guard import bearer_actor, limit_actor
 from controlplane.core import errors
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.rest import PROBLEM, as_app_error
 from controlplane.investigations import metrics
 from controlplane.investigations.hub import Frame, Hub, WatchedThread
+from controlplane.investigations.rights_watch import Stamps
 from controlplane.investigations.selectors import is_starter, thread_get
 
 log = structlog.get_logger(__name__)
@@ -52,6 +54,20 @@ class Credentials:
     session: str | None = field(repr=False)
     address: str | None
 
+    def first_actor(self) -> Actor:
+        """Return who this is, and count the request; for the opening of a stream.
+
+        Raises:
+            NotAuthenticated: nobody.
+            TooManyRequests: ``rate_limited``.
+        """
+        if self.bearer is not None:
+            actor = bearer_actor(self.bearer, channel=Channel.API, address=self.address)
+        else:
+            actor = self.actor()
+        limit_actor("requests", actor)
+        return actor
+
     def actor(self) -> Actor:
         """Return who this is now.
 
@@ -72,6 +88,7 @@ class Viewer:
     """A reader that may see the thread; ``starter`` also sees what is addressed to its starter alone."""
 
     thread_id: UUID
+    organization_id: UUID
     starter: bool
 
 
@@ -91,17 +108,20 @@ class ThreadStream:
             _check_request(scope)
             thread_id = _thread_id(scope["path"])
             credentials = _credentials(scope)
-            viewer = await self._hub.database.call(_authorise, credentials, thread_id)
+            known = self._hub.rights.known
+            viewer = await self._hub.database.call(_open, credentials, thread_id)
             cursor = _cursor(scope)
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
             await _send_problem(send, as_app_error(error))
             return
         with metrics.streams_open.track_inprogress():
-            await self._serve(viewer, credentials, cursor, receive, send)
+            await self._serve(viewer, credentials, known, cursor, receive, send)
 
-    async def _serve(self, viewer: Viewer, credentials: Credentials, cursor: int, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, viewer: Viewer, credentials: Credentials, known: Stamps, cursor: int, receive: Receive, send: Send
+    ) -> None:
         """Run the pump until it ends, the client leaves or the server stops; then the rest is cancelled."""
-        pump = asyncio.create_task(self._pump(viewer, credentials, cursor, send))
+        pump = asyncio.create_task(self._pump(viewer, credentials, known, cursor, send))
         gone = asyncio.create_task(_disconnected(receive))
         draining = asyncio.create_task(self._hub.draining.wait())
         try:
@@ -118,7 +138,7 @@ class ThreadStream:
         elif isinstance(failure, Exception) and not isinstance(failure, OSError):
             log.warning("stream.broken", error=type(failure).__name__, thread=str(viewer.thread_id))
 
-    async def _pump(self, viewer: Viewer, credentials: Credentials, cursor: int, send: Send) -> None:
+    async def _pump(self, viewer: Viewer, credentials: Credentials, known: Stamps, cursor: int, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         await _write(send, b"retry: %d\n: open\n\n" % RETRY_MS)
         loop = asyncio.get_running_loop()
@@ -126,13 +146,17 @@ class ThreadStream:
         recheck_at = loop.time() + RECHECK_SECONDS
         async with self._hub.watch(viewer.thread_id) as watched:
             cursor = await self._valid_cursor(viewer, watched, cursor, send)
-            with watched.waiter() as changed:
+            rights = self._hub.rights
+            with watched.waiter() as changed, rights.watch(viewer.organization_id, changed, known) as mine:
                 while not self._hub.draining.is_set() and loop.time() < closes_at:
-                    if loop.time() >= recheck_at:
+                    if mine.due or loop.time() >= recheck_at:
+                        mine.checking(rights.known)
                         if not await self._still_allowed(credentials, viewer.thread_id):
                             break  # the client comes back and is told why
                         recheck_at = loop.time() + RECHECK_SECONDS
                     changed.clear()
+                    if mine.due:
+                        continue  # told between the check and the clearing
                     frames = await self._next_frames(viewer, watched, cursor)
                     if frames:
                         for body in _batches(frames, starter=viewer.starter):
@@ -172,10 +196,17 @@ _HEADERS: Final = [
 ]
 
 
+def _open(credentials: Credentials, thread_id: UUID) -> Viewer:
+    return _viewer(credentials.first_actor(), thread_id)
+
+
 def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:
-    actor = credentials.actor()
+    return _viewer(credentials.actor(), thread_id)
+
+
+def _viewer(actor: Actor, thread_id: UUID) -> Viewer:
     thread = thread_get(actor, thread_id)
-    return Viewer(thread.pk, is_starter(actor, thread))
+    return Viewer(thread.pk, thread.organization_id, is_starter(actor, thread))
 
 
 def _check_request(scope: Scope) -> None:

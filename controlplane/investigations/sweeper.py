@@ -9,6 +9,7 @@ from django.db import connections
 from typing_extensions import override
 
 from controlplane.core.db import run_job
+from controlplane.core.periodic import run_due
 from controlplane.investigations.lifecycle import runs_sweep
 
 log = structlog.get_logger(__name__)
@@ -27,7 +28,10 @@ def sweep_register(step: Callable[[], object]) -> None:
 
 
 class Sweeper(threading.Thread):
-    """Calls what is registered every ``SWEEP_SECONDS``; survives a locked or restarting database."""
+    """Calls what is registered every ``SWEEP_SECONDS``, and the periodic jobs as they are due.
+
+    Survives a locked or restarting database.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="run-sweeper", daemon=True)
@@ -41,6 +45,7 @@ class Sweeper(threading.Thread):
                     run_job(step)
                 except Exception:  # the next sweep tries again
                     log.exception("sweep.failed")
+            run_due()
         connections.close_all()
 
     def end(self) -> None:

@@ -61,6 +61,8 @@ class IntegrationsView(APIView):
 class IntegrationTestView(APIView):
     """Asking an integration's server whether it answers."""
 
+    rate_rule = "connection_tests"
+
     @extend_schema(operation_id="integration_test", request=None, responses=ConnectionAnswer)
     def post(self, request: Request, org: str, node: str, name: str) -> Response:
         query_of(request)

@@ -4,6 +4,7 @@ Two modes: ``local`` (the default: one machine, one process, secrets made once i
 (every secret and host comes from the environment; ``manage.py check --deploy`` names what is missing).
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "csp",
+    "axes",
     "controlplane.core",
     "controlplane.audit",
     "controlplane.orgs",
@@ -65,6 +67,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "web.browser_safety.BrowserSafetyMiddleware",
     "web.static_files.StaticFilesMiddleware",
     "controlplane.core.middleware.RequestContextMiddleware",
     "controlplane.core.middleware.ProblemMiddleware",  # outside the others: it also answers for errors in them
@@ -74,6 +77,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "web.sessions.SessionLimitMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -106,10 +110,49 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",  # refuses while locked; signs nobody in
+    "controlplane.access.backends.LocalPasswordBackend",
+]
+#: A sign-in ends after this long without a request, and at the latest after that long whatever happens.
+SESSION_IDLE_SECONDS: int = env.int("SESSION_IDLE_SECONDS", default=3600 if PRODUCTION else 12 * 3600)
+SESSION_COOKIE_AGE: int = env.int("SESSION_LIFETIME_SECONDS", default=12 * 3600)
+#: Whether owners and admins with a password must have an authenticator app.
+TOTP_REQUIRED_FOR_ADMINS: bool = env.bool("TOTP_REQUIRED_FOR_ADMINS", default=False)
+# Wrong passwords lock a username for the address they came from, and for no other: nobody can lock anybody else out.
+SIGN_IN_FAILURES: int = env.int("SIGN_IN_FAILURES", default=5)
+SIGN_IN_LOCK_SECONDS: int = env.int("SIGN_IN_LOCK_SECONDS", default=900)
+AXES_FAILURE_LIMIT = SIGN_IN_FAILURES
+AXES_COOLOFF_TIME = timedelta(seconds=SIGN_IN_LOCK_SECONDS)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "controlplane.access.lockout.address_of"
+AXES_USERNAME_CALLABLE = "controlplane.access.lockout.name_of"
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # so nothing is written while locked, and the lock does end
+AXES_DISABLE_ACCESS_LOG = True  # sign-ins are in the audit log
+AXES_SENSITIVE_PARAMETERS = ["username", "password", "next", "csrfmiddlewaretoken"]
+AXES_ENABLE_ADMIN = False  # names are stored hashed, so its lists would say nothing: `manage.py account unlock`
+AXES_VERBOSE = False
+SILENCED_SYSTEM_CHECKS = ["axes.W002"]  # its middleware replaces answers by its own; the sign-in view says it better
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/app/"
 LOGOUT_REDIRECT_URL = "/login/"
+
+# ---- sign-in by an identity provider ---------------------------------------------------------------------------------
+#: Microsoft's national clouds by name: where people sign in, and where Graph answers. Source: Microsoft, "National cloud
+#: deployments" (learn.microsoft.com/entra/identity-platform/authentication-national-cloud).
+ENTRA_CLOUDS: dict[str, dict[str, str]] = {
+    "global": {"login": "https://login.microsoftonline.com", "graph": "https://graph.microsoft.com"},
+    "us-government": {"login": "https://login.microsoftonline.us", "graph": "https://graph.microsoft.us"},
+    "china": {
+        "login": "https://login.partner.microsoftonline.cn",
+        "graph": "https://microsoftgraph.chinacloudapi.cn",
+    },
+}
+#: PEM file of certificate authorities that identity providers may have besides the system's; empty for none.
+SSO_CA_FILE: str = env.str("SSO_CA_FILE", default="")
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------
 #: Where ``manage.py dev`` serves.
@@ -118,14 +161,24 @@ DEV_PORT: int = env.int("PORT", default=8000)
 ALLOWED_HOSTS: list[str] = env.list(
     "ALLOWED_HOSTS", default=[] if PRODUCTION else ["127.0.0.1", "localhost", "[::1]", DEV_HOST]
 )
+#: Rule → amount, for example ``{"exports": "10/minute", "requests": "off"}``: see controlplane/access/limits/rules.py.
+RATE_LIMITS: dict[str, str] = env.pairs("RATE_LIMITS")
+#: Proxies (addresses, CIDR) whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed. Nobody else's ever are.
+TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", default=[])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+#: Where people's browsers find this installation: links that leave it begin with this, never with a request's host.
+PUBLIC_URL: str = env.str("PUBLIC_URL", default="" if PRODUCTION else f"http://{DEV_HOST}:{DEV_PORT}").rstrip("/")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
-SESSION_COOKIE_AGE = 12 * 3600
-SESSION_COOKIE_NAME = "opensre_session"
-CSRF_COOKIE_NAME = "opensre_csrf"
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+# The prefix has browsers refuse a cookie of that name from a neighbouring host or over HTTP (RFC 6265bis, 4.1.3.2).
+_cookie_prefix = "__Host-" if PRODUCTION else ""
+SESSION_COOKIE_NAME = f"{_cookie_prefix}opensre_session"
+CSRF_COOKIE_NAME = f"{_cookie_prefix}opensre_csrf"
 CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000 if PRODUCTION else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=PRODUCTION)
@@ -190,6 +243,7 @@ REST_FRAMEWORK = {
         "controlplane.access.authentication.SessionActorAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["controlplane.access.authentication.IsAuthenticatedActor"],
+    "DEFAULT_THROTTLE_CLASSES": ["controlplane.access.limits.throttles.ActorThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["controlplane.core.rest.OrjsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["controlplane.core.rest.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

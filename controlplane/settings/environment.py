@@ -63,6 +63,11 @@ class Environment:
         """Return the items between commas, without the blanks around them."""
         return self._read(name, _items, "items separated by commas", default)
 
+    def pairs(self, name: Text) -> dict[Text, Text]:
+        """Return the items of ``key=value,key=value``; none when unset."""
+        nothing: dict[Text, Text] = {}
+        return self._read(name, _pairs, "items of the form key=value separated by commas", nothing)
+
     def numbered_keys(self, name: Text, *, default: Text) -> dict[Whole, Text]:
         """Return the keys of a JSON object such as ``{"1": "…", "2": "…"}``; when unset, ``default`` is number 1."""
         return self._read(name, _numbered_keys, 'a JSON object of numbered keys, such as {"1": "…"}', {1: default})
@@ -123,6 +128,16 @@ def _finite(value: str) -> float:
 
 def _items(value: str) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()]
+
+
+def _pairs(value: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in _items(value):
+        key, separator, amount = (part.strip() for part in item.partition("="))
+        if not (key and separator and amount) or key in found:
+            raise ValueError("not key=value, or a key given twice")
+        found[key] = amount
+    return found
 
 
 def _numbered_keys(value: str) -> dict[int, str]:

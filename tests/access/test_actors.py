@@ -16,7 +16,6 @@ from controlplane.core.actor import Actor, ActorKind, Channel, Grant, Role
 from controlplane.core.errors import NotAuthenticated
 from controlplane.orgs.selectors import nodes_visible
 from tests.factories import (
-    PASSWORD,
     Tree,
     actor_for_user,
     make_operator,
@@ -163,7 +162,7 @@ def test_actor_for_session_cookie__signed_out_changed_password_or_unknown__nobod
     user = make_user(tree.payments)
     out, changed = Client(), Client()
     for client in (out, changed):
-        assert client.login(username=user.username, password=PASSWORD)
+        client.force_login(user)
     cookies = [session_cookie(client) for client in (out, changed)]
     out.logout()
     user.set_password("another-long-password")

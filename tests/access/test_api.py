@@ -40,6 +40,7 @@ def test_me__team_token__node_and_scopes_in_three_queries(tree: Tree, django_ass
         "node": "payments",
         "roles": [],
         "scopes": ["runs:create", "runs:read"],
+        "impersonator": None,
     }
 
 
@@ -56,6 +57,7 @@ def test_me__session__roles_and_no_scopes(tree: Tree, django_assert_num_queries:
         "node": None,
         "roles": [{"node": "demo", "role": "viewer"}, {"node": "payments", "role": "responder"}],
         "scopes": None,
+        "impersonator": None,
     }
 
 

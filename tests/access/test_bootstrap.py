@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
+from django.http import HttpRequest
 
 from controlplane.access.models import AccessToken, Membership, User
 from controlplane.audit.models import AuditEvent
@@ -37,8 +38,8 @@ def test_bootstrap__empty_database__everything_works(db: None) -> None:
         "payments",
     )
     assert made["owner"]["username"] == "owner"
-    owner = authenticate(username="owner", password=made["owner"]["password"])
-    operator = authenticate(username="operator", password=made["operator"]["password"])
+    owner = authenticate(HttpRequest(), username="owner", password=made["owner"]["password"])
+    operator = authenticate(HttpRequest(), username="operator", password=made["operator"]["password"])
     assert isinstance(owner, User)
     assert isinstance(operator, User)
     assert (operator.is_superuser, operator.organization) == (True, None)
@@ -67,9 +68,9 @@ def test_bootstrap__again__same_tree_new_secrets_old_tokens_valid(db: None) -> N
     assert AccessToken.objects.count() == 6
     for token in (first["team_token"], second["team_token"], first["owner"]["token"]):
         assert api_client(token=token).get("/api/v1/me").status_code == 200
-    assert authenticate(username="owner", password=first["owner"]["password"]) is None
-    assert authenticate(username="owner", password=second["owner"]["password"]) is not None
-    assert authenticate(username="operator", password=second["operator"]["password"]) is not None
+    assert authenticate(HttpRequest(), username="owner", password=first["owner"]["password"]) is None
+    assert authenticate(HttpRequest(), username="owner", password=second["owner"]["password"]) is not None
+    assert authenticate(HttpRequest(), username="operator", password=second["operator"]["password"]) is not None
 
 
 def test_bootstrap__second_organization__own_owner_same_operator(db: None) -> None:

@@ -219,8 +219,20 @@ def test_matrix__covers_every_path_of_these_apps() -> None:
         node,
         f"{node}/tokens",
         f"{node}/tokens/<slug:public_id>",
+        # tests/access/test_organization_tokens.py and tests/access/test_impersonation.py
+        f"{node}/tokens/<slug:public_id>/rotate",
+        f"{node}/impersonation",
+        "orgs/<slug:org>/tokens",
+        "orgs/<slug:org>/tokens/report",
+        "orgs/<slug:org>/tokens/revoke",
+        "orgs/<slug:org>/token-policy",
         f"{node}/members",
         f"{node}/members/<int:membership_id>",
         f"{node}/grants",
+        # tests/access/members
+        "orgs/<slug:org>/members",
+        "orgs/<slug:org>/members/<uuid:person_id>",
+        "orgs/<slug:org>/members/<uuid:person_id>/invitation",
+        "orgs/<slug:org>/members/<uuid:person_id>/permissions",
         f"{node}/grants/<uuid:grant_id>",
     }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from io import StringIO
 from typing import Any
 
@@ -10,12 +9,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
+from controlplane.audit import triggers
 from controlplane.audit.chain import event_mac
 from controlplane.audit.models import AuditEvent, AuditHead
 from controlplane.audit.selectors import audit_verify
 from tests.factories import Tree, make_node
 
-migration: Any = import_module("controlplane.audit.migrations.0002_append_only")
 pytestmark = pytest.mark.django_db
 
 
@@ -29,10 +28,10 @@ def triggers_off() -> Iterator[None]:
             cursor.execute("ALTER TABLE audit_auditevent ENABLE TRIGGER USER")
     else:
         with connection.cursor() as cursor:
-            for statement in migration.SQLITE_DROP:
+            for statement in triggers.SQLITE_DROP:
                 cursor.execute(statement)
             yield
-            for statement in migration.SQLITE_CREATE:
+            for statement in triggers.SQLITE_CREATE:
                 cursor.execute(statement)
 
 
@@ -114,7 +113,7 @@ def test_audit_verify__untouched__intact(tree: Tree, other_tree: Tree) -> None:
 def test_append_only__update_and_delete__refused_by_the_database(tree: Tree) -> None:
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            for statement in migration.SQLITE_CREATE:
+            for statement in triggers.SQLITE_CREATE:
                 cursor.execute(statement)
     writes: list[Any] = [
         lambda: events(tree).update(action="x"),

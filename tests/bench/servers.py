@@ -28,7 +28,8 @@ def uvicorn(application: str, env: Mapping[str, str]) -> Iterator[tuple[int, int
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, cwd=ROOT, env=env)
+    # Requests are counted as always; one token asks more often here than any limit for one token would let it.
+    process = subprocess.Popen(command, cwd=ROOT, env={"RATE_LIMITS": "requests=100000000/minute", **env})
     try:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

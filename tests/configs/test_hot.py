@@ -9,9 +9,9 @@ import httpx
 import pytest
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 
-from controlplane.access.models import AccessToken
+from controlplane.access.models import AccessToken, RateWindow
 from controlplane.configs import hot
 from controlplane.configs.cache import effective_cache
 from controlplane.configs.selectors import Link
@@ -144,3 +144,22 @@ def test_chain_query__what_it_returns__is_what_the_cache_is_keyed_by(configured:
     assert len(seen) == 1
     chain = tuple(Link(row.node_id, row.slug, row.kind, row.version or 0, row.revision) for row in rows)
     assert effective_cache.get(configured.payments.pk, chain) is not None
+
+
+def test_hot_route__over_the_limit_of_its_token__is_refused_in_the_view_s_words(
+    configured: Tree, server: Server
+) -> None:
+    headers = bearer(make_team_token(configured.payments))
+    with override_settings(RATE_LIMITS={"requests": "3/minute"}):
+        answers = [httpx.get(f"{server.url}{PATH}", headers=headers) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].json()["code"] == "rate_limited"
+    assert answers[-1].headers["retry-after"]
+
+
+def test_hot_route__usual_caller__costs_one_query_and_none_for_its_limit(configured: Tree, server: Server) -> None:
+    headers = bearer(make_team_token(configured.payments))
+    httpx.get(f"{server.url}{PATH}", headers=headers)
+    for _ in range(20):
+        assert httpx.get(f"{server.url}{PATH}", headers=headers).status_code == 200
+    assert not RateWindow.objects.exists()

@@ -4,7 +4,7 @@ import pytest
 from django.core.checks import ERROR, INFO, CheckMessage
 from django.test import override_settings
 
-from controlplane.core.checks import check_numbers, check_production
+from controlplane.core.checks import check_numbers, check_production, check_proxies
 
 KEY = "k" * 48
 SAFE: dict[str, Any] = {
@@ -15,6 +15,10 @@ SAFE: dict[str, Any] = {
     "AUDIT_KEYS": {1: KEY},
     "METRICS_TOKEN": "",
     "ALLOWED_HOSTS": ["opensre.example"],
+    "SECURE_SSL_REDIRECT": True,
+    "SECURE_HSTS_SECONDS": 31_536_000,
+    "SESSION_COOKIE_SECURE": True,
+    "SESSION_COOKIE_NAME": "__Host-opensre_session",
     "DATABASES": {"default": {"ENGINE": "django.db.backends.postgresql"}},
 }
 SQLITE = {"default": {"ENGINE": "django.db.backends.sqlite3"}}
@@ -47,6 +51,8 @@ class TestProduction:
             ({"DEBUG": True}, "DEBUG", "opensre.E004"),
             ({"ALLOWED_HOSTS": []}, "ALLOWED_HOSTS", "opensre.E005"),
             ({"DATABASES": SQLITE}, "DATABASE_URL", "opensre.E006"),
+            ({"SESSION_COOKIE_SECURE": False}, "OPENSRE_MODE", "opensre.E008"),
+            ({"SESSION_COOKIE_NAME": "opensre_session"}, "OPENSRE_MODE", "opensre.E008"),
         ],
     )
     def test_check__one_fault__is_an_error_that_names_the_variable(
@@ -59,7 +65,12 @@ class TestProduction:
 
     @pytest.mark.parametrize(
         ("changed", "variable"),
-        [({"ALLOWED_HOSTS": ["*"]}, "ALLOWED_HOSTS"), ({"METRICS_TOKEN": "short"}, "METRICS_TOKEN")],
+        [
+            ({"ALLOWED_HOSTS": ["*"]}, "ALLOWED_HOSTS"),
+            ({"METRICS_TOKEN": "short"}, "METRICS_TOKEN"),
+            ({"SECURE_SSL_REDIRECT": False}, "SECURE_SSL_REDIRECT"),
+            ({"SECURE_HSTS_SECONDS": 60}, "SECURE_HSTS_SECONDS"),
+        ],
     )
     def test_check__weak_choice__is_a_warning(self, changed: dict[str, Any], variable: str) -> None:
         (message,) = check(**changed)
@@ -81,3 +92,12 @@ def test_check_numbers__zero_or_less__is_an_error_that_names_the_variable(name: 
             (message,) = check_numbers()
         assert message.level == ERROR
         assert message.msg.startswith(f"{name} must be at least")
+
+
+@pytest.mark.parametrize("proxies", [["proxy.example"], ["0.0.0.0/0"], ["::/0"], ["10.0.0.1", "10.0.0.0/99"]])
+def test_check_proxies__everybody_or_no_address__is_an_error(proxies: list[str]) -> None:
+    with override_settings(TRUSTED_PROXIES=["10.0.0.0/8", "2001:db8::1"]):
+        assert check_proxies() == []
+    with override_settings(TRUSTED_PROXIES=proxies):
+        (message,) = check_proxies()
+    assert (message.level, message.id) == (ERROR, "opensre.E009")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from controlplane.core.actor import ANONYMOUS, Actor, ActorKind, Channel, Grant, Role, system_actor
 from controlplane.core.permissions import (
+    PERSONAL,
     RULES,
     SCOPES,
     Action,
@@ -24,7 +25,7 @@ EVERYTHING = set(Action) - {Action.CONFIG_RESOLVE}
 READING = {Action.NODE_READ, Action.CONFIG_READ, Action.RUN_READ}
 MATRIX: dict[Role, set[Action]] = {
     Role.OWNER: EVERYTHING,
-    Role.ADMIN: EVERYTHING - {Action.REVIEW_DECIDE},
+    Role.ADMIN: EVERYTHING - {Action.REVIEW_DECIDE, Action.IDENTITY_PROVIDER_WRITE},
     Role.RESPONDER: READING | {Action.RUN_CREATE, Action.RUN_CONTROL, Action.ALERT_INGEST},
     Role.REVIEWER: READING | {Action.REVIEW_DECIDE},
     Role.VIEWER: READING,
@@ -143,7 +144,7 @@ def test_allows__what_holds_on_a_node__holds_on_everything_below(actor: Actor, a
 
 def test_system_actor__of_an_organization__owns_it_and_is_no_person() -> None:
     actor = system_actor(name="worker", organization_id=uuid4(), root_id=ROOT)
-    assert allowed(actor, TEAM) == EVERYTHING - {Action.REVIEW_DECIDE}
+    assert allowed(actor, TEAM) == EVERYTHING - PERSONAL
     assert (actor.principal, actor.is_person, actor.channel) == ("system:worker", False, Channel.SYSTEM)
 
 

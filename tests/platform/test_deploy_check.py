@@ -51,6 +51,32 @@ def test_check_deploy__safe_production__finds_no_error(manage: object) -> None:
     assert "no issues" in done.stdout
 
 
+def test_production__cookies__are_bound_to_this_host_and_https(manage: object) -> None:
+    assert callable(manage)
+    names = ("SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME", "SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE")
+    shown = f"from django.conf import settings; print(*(getattr(settings, name) for name in {names}))"
+    done = manage("shell", "--verbosity", "0", "-c", shown, **SAFE)
+    assert done.stdout.split() == ["__Host-opensre_session", "__Host-opensre_csrf", "True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TRUSTED_PROXIES", "0.0.0.0/0"),
+        ("RATE_LIMITS", "exports=often"),
+        ("RATE_LIMITS", "nothing=1/minute"),
+        ("SIGN_IN_FAILURES", "1"),
+        ("SESSION_IDLE_SECONDS", "0"),
+    ],
+)
+def test_check__setting_that_protects_nobody__is_refused_by_name(manage: object, variable: str, value: str) -> None:
+    assert callable(manage)
+    done = manage("check", **SAFE, **{variable: value})
+    assert done.returncode == 1
+    assert variable in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_check_deploy__credentials_let_out_or_not_there__warned_of(manage: object, tmp_path: Path) -> None:
     assert callable(manage)
     wide = {"CREDENTIAL_ENV_ALLOW": "OPENSRE_CRED_*,*", "CREDENTIAL_FILES_DIR": str(tmp_path / "missing")}

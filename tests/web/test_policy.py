@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django import Settings
 
-from tests.factories import PASSWORD, make_operator
+from tests.factories import make_operator
 from tests.web.support import Person
 from web.templatetags.web import STATUSES, duration
 
@@ -45,8 +45,7 @@ def test_pages__policy__is_strict(responder: Person) -> None:
 
 
 def test_admin__policy__is_its_own(anonymous: Client) -> None:
-    make_operator()
-    anonymous.login(username="operator", password=PASSWORD)
+    anonymous.force_login(make_operator())
     policy = anonymous.get("/admin/")["Content-Security-Policy"]
     assert "script-src 'self' 'unsafe-eval'" in policy
     assert "style-src 'self' 'unsafe-inline'" in policy

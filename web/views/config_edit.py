@@ -36,7 +36,7 @@ from web.config_form import Typed, form_of, form_page_of
 from web.config_page import Place, policy_words, pretty_json
 from web.config_schema import known_settings, setting_at
 from web.config_typed import form_shown, typed_of, typed_page
-from web.session import signed_in
+from web.session import limited, signed_in
 
 #: How long a preview may count the affected nodes before the page is shown without the rest.
 IMPACT_PATIENCE_S: Final = 2.0
@@ -44,6 +44,7 @@ IMPACT_PATIENCE_S: Final = 2.0
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@limited("previews")
 def config_edit(request: HttpRequest, actor: Actor, slug: str) -> HttpResponseBase:
     """The own document to read and to change; what was typed survives every refusal."""
     place = Place(actor, slug)

@@ -18,7 +18,7 @@ from controlplane.investigations.selectors import runs_page
 from controlplane.investigations.services import investigation_start
 from controlplane.orgs.selectors import team_for, teams_for
 from web.forms import Composer, composer_documents, composer_typed, errors_by_field, sent_as, sent_before, sent_not
-from web.session import signed_in
+from web.session import limited, signed_in
 
 #: How many runs the home page reads, and how many threads it shows of them.
 _READ: Final = 40
@@ -51,6 +51,7 @@ def home(request: HttpRequest, actor: Actor) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@limited("investigations")
 def investigation_new(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """The composer on a page of its own; a refused form comes back as typed, each error at its field."""
     if request.method != "POST":

@@ -18,7 +18,7 @@ from controlplane.investigations.selectors import question_pending, run_view, th
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from web.export import report_filename, report_markdown
 from web.reports import turn_of
-from web.session import signed_in
+from web.session import limited, signed_in
 
 
 @require_safe
@@ -64,6 +64,7 @@ def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID
 
 @require_safe
 @signed_in
+@limited("exports", methods=("GET",))
 def report_file(_request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The report of one run as a markdown file; not found while there is none."""
     view = run_view(actor, thread_id, run_id)
@@ -90,6 +91,7 @@ def question(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpRespons
 
 @require_POST
 @signed_in
+@limited("investigations")
 def message(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
     """A follow-up by plain form; a refused text is there again on the page."""
     text = request.POST.get("text", "")

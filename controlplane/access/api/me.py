@@ -30,6 +30,7 @@ class MeOutput(serializers.Serializer[Any]):
     node = serializers.CharField(allow_null=True)
     roles = RoleOutput(many=True)
     scopes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    impersonator = serializers.CharField(allow_null=True, help_text="the person who views as the team")
 
 
 class MeView(APIView):
@@ -47,5 +48,6 @@ class MeView(APIView):
                 "node": identity.node,
                 "roles": [{"node": node, "role": role} for node, role in identity.roles],
                 "scopes": None if actor.scopes is None else sorted(actor.scopes),
+                "impersonator": actor.impersonator,
             }
         )

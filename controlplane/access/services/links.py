@@ -18,8 +18,11 @@ LINK_LIFETIME: Final = timedelta(minutes=15)
 
 
 @transaction.atomic
-def sign_in_link_create(*, user: User) -> str:
-    """Return the secret of a link that signs ``user`` in once within 15 minutes. Only the installation calls this.
+def sign_in_link_create(*, user: User, lifetime: timedelta = LINK_LIFETIME, actor: Actor | None = None) -> str:
+    """Return the secret of a link that signs ``user`` in once within ``lifetime``.
+
+    Whoever calls this has made sure that the link may be given out: by default the installation's operator has it made,
+    ``actor`` is who invites somebody new.
 
     Raises:
         InvalidInput: ``no_link``: an operator or a deactivated person signs in by password or not at all.
@@ -30,12 +33,12 @@ def sign_in_link_create(*, user: User) -> str:
     version = tokens.current_pepper()
     now = clock.now()
     SignInLink.objects.create(
-        user=user, digest=_link_digest(secret, version), pepper_version=version, expires_at=now + LINK_LIFETIME
+        user=user, digest=_link_digest(secret, version), pepper_version=version, expires_at=now + lifetime
     )
     installation = Actor(
         ActorKind.SYSTEM, "system:installation", "installation", user.organization_id, channel=Channel.CLI
     )
-    audit_user(installation, "sign_in_link.create", user)
+    audit_user(actor or installation, "sign_in_link.create", user)
     return secret
 
 

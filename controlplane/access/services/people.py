@@ -1,13 +1,15 @@
 """Writing people and their roles."""
 
+import structlog
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from controlplane.access.models import Membership, MembershipSource, User
+from controlplane.access.passwords import clean_password
 from controlplane.access.permissions import roles_grantable
+from controlplane.access.revocations import rights_taken
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor, ActorKind, Role
 from controlplane.core.errors import Conflict, FieldError, PermissionDenied, invalid
@@ -15,6 +17,8 @@ from controlplane.core.permissions import Action
 from controlplane.core.text import name_line
 from controlplane.orgs.models import Node, NodeKind, Organization
 from controlplane.orgs.selectors import node_lineage, node_require
+
+log = structlog.get_logger(__name__)
 
 
 @transaction.atomic
@@ -39,7 +43,7 @@ def user_create(
     user = User(organization=organization, username=name_line(username, pointer="/username", max_length=150))
     user.name = name_line(name, pointer="/name") if name.strip() else ""
     user.email = _clean_email(email)
-    user.password = make_password(None if password is None else _clean_password(password, user))
+    user.password = make_password(None if password is None else clean_password(password, user))
     try:
         with transaction.atomic():
             user.save(force_insert=True)
@@ -61,7 +65,7 @@ def user_reset_password(*, actor: Actor, user: User, password: str) -> None:
     """
     if actor.kind != ActorKind.SYSTEM or actor.organization_id != user.organization_id:
         raise PermissionDenied("Only the installation's operator resets passwords.")
-    user.password = make_password(_clean_password(password, user))
+    user.password = make_password(clean_password(password, user))
     user.save(update_fields=["password"])
     audit_user(actor, "user.reset_password", user)
 
@@ -82,7 +86,7 @@ def operator_set_password(*, actor: Actor, username: str, password: str) -> User
     )
     if not user.is_superuser:
         raise Conflict(f"The username {username} belongs to somebody else.", code="username_taken")
-    user.password = make_password(_clean_password(password, user))
+    user.password = make_password(clean_password(password, user))
     user.is_active = True
     user.save(update_fields=["password", "is_active"])
     audit_record(
@@ -106,14 +110,6 @@ def _clean_email(email: str) -> str:
     return email
 
 
-def _clean_password(password: str, user: User) -> str:
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise invalid("/password", "password", " ".join(error.messages)) from None
-    return password
-
-
 def audit_user(actor: Actor, action: str, user: User, after: object = None) -> None:
     """Record an act on a member in the log of its organization."""
     if user.organization_id is None:
@@ -126,6 +122,14 @@ def audit_user(actor: Actor, action: str, user: User, after: object = None) -> N
         object_id=str(user.pk),
         after=after,
     )
+
+
+def audit_account(actor: Actor, action: str, user: User, after: object = None) -> None:
+    """Record an act on an account; those of operators, who belong to no organization's log, go to the process's log."""
+    if user.organization_id is not None:
+        audit_user(actor, action, user, after)
+    else:
+        log.info("account.changed", action=action, user=str(user.pk), by=actor.principal)
 
 
 @transaction.atomic
@@ -165,18 +169,25 @@ def membership_revoke(*, actor: Actor, membership: Membership) -> None:
     if Role(membership.role) not in roles_grantable(actor, node_lineage(node.pk)):
         raise PermissionDenied("You cannot revoke a role you do not hold.", code="role_not_held")
     if membership.role == Role.OWNER:
-        Organization.objects.select_for_update(no_key=True).get(
-            pk=node.organization_id
-        )  # two owners must not revoke each other at once
-        others = Membership.objects.filter(node=node, role=Role.OWNER.value, user__is_active=True).exclude(
-            user=membership.user
-        )
-        if not others.exists():
-            raise Conflict("The organization would be left without an owner.", code="last_owner")
+        require_other_owner(node=node, user=membership.user)
     before, pk = _describe_membership(membership), membership.pk
     deleted, _ = Membership.objects.filter(pk=pk).delete()
     if deleted:
         _audit_membership(actor, "membership.revoke", membership, before=before)
+        rights_taken(node.organization_id)
+
+
+def require_other_owner(*, node: Node, user: User) -> None:
+    """Check that an organization has an owner besides ``user``; holds the organization's lock until the commit.
+
+    Raises:
+        Conflict: ``last_owner``.
+    """
+    # Two owners must not revoke each other at once.
+    Organization.objects.select_for_update(no_key=True).get(pk=node.organization_id)
+    others = Membership.objects.filter(node=node, role=Role.OWNER.value, user__is_active=True).exclude(user=user)
+    if not others.exists():
+        raise Conflict("The organization would be left without an owner.", code="last_owner")
 
 
 def _clean_role(role: str) -> Role:

@@ -45,7 +45,7 @@ def _has_digit(value: str) -> bool:
 
 
 VENDOR_RULES: tuple[Rule, ...] = (
-    shaped("opensre-token", "osre_", _B + r"osre_(?:team|admin|user)_[A-Za-z0-9_\-]{12,}+"),
+    shaped("opensre-token", "osre_", _B + r"osre_(?:team|admin|user|view)_[A-Za-z0-9_\-]{12,}+"),
     shaped("aws-access-key", "akia asia", _B + r"A(?:KI|SI)A[A-Z2-7]{12,}+(?![a-z])"),
     shaped(
         "aws-secret-key",

@@ -1,12 +1,16 @@
 """The audit log: append-only, and per organization a chain of HMACs."""
 
 import json
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from django.db import models
 from typing_extensions import override
 
 from controlplane.core.ids import new_id
+
+#: The organization of what belongs to none: sign-ins of unknown names, acts of the installation itself.
+INSTALLATION: Final = UUID(int=0)
 
 
 class AuditEvent(models.Model):
@@ -42,6 +46,9 @@ class AuditEvent(models.Model):
         indexes = [
             models.Index(fields=["organization_id", "object_kind", "object_id"], name="audit_object"),
             models.Index(fields=["organization_id", "at"], name="audit_at"),
+            models.Index(fields=["organization_id", "actor", "org_seq"], name="audit_actor"),
+            models.Index(fields=["organization_id", "action", "org_seq"], name="audit_action"),
+            models.Index(fields=["node_id", "org_seq"], name="audit_node"),
         ]
 
     @override
@@ -60,11 +67,20 @@ class AuditEvent(models.Model):
 
 
 class AuditHead(models.Model):
-    """The end of an organization's chain; locked last in every transaction that writes an audit row."""
+    """The end of an organization's chain; locked last in every transaction that writes an audit row.
+
+    ``seal`` is an HMAC of the other columns, so that who writes to the database and has no key cannot move the head
+    back to where a cut tail ends. ``checkpoints`` counts the chain's checkpoints, so that none is taken from their end.
+    """
 
     organization_id = models.UUIDField(primary_key=True)
     org_seq = models.PositiveBigIntegerField(default=0)
     mac = models.CharField(max_length=64, blank=True)
+    checkpoints = models.PositiveIntegerField(default=0)
+    checkpoint_seq = models.PositiveBigIntegerField(default=0, help_text="Where the latest checkpoint stands.")
+    checkpoint_at = models.DateTimeField(null=True)
+    key_version = models.PositiveSmallIntegerField(default=0)
+    seal = models.CharField(max_length=64, blank=True)
 
     @override
     def __str__(self) -> str:
