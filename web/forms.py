@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django import forms
-from django.core.cache import cache
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
 from django.utils.crypto import get_random_string
@@ -16,7 +15,6 @@ from controlplane.core.strict_json import parse_json
 MAX_ALERT_BYTES: Final = 1024 * 1024
 MAX_EVIDENCE_BYTES: Final = 8 * 1024 * 1024
 #: How long a form remembers that it was sent.
-SENT_SECONDS: Final = 24 * 3600
 _FIELDS: Final = frozenset({"prompt", "team", "alert", "evidence", "visibility"})
 
 
@@ -48,12 +46,13 @@ class Composer:
 def composer_typed(request: HttpRequest) -> Composer:
     """Return the form as it was typed."""
     post = request.POST
+    key = post.get("key", "")
     return Composer(
         prompt=post.get("prompt", ""),
         team=post.get("team", ""),
         alert=post.get("alert", ""),
         visibility=post.get("visibility", "private"),
-        key=post.get("key", "")[:64] or get_random_string(24),
+        key=key if key.isascii() and key.isalnum() and len(key) <= 64 else get_random_string(24),
     )
 
 
@@ -87,32 +86,6 @@ def errors_by_field(error: AppError) -> tuple[dict[str, str], str]:
             place = f"{below}: " if below else ""
             by_field.setdefault(name, f"{place}{item.detail}")
     return by_field, "" if by_field else error.detail
-
-
-def sent_before(user_id: object, key: str) -> str | None:
-    """Claim the form with ``key``: ``None`` for the first; others get what :func:`sent_as` noted, ``""`` before that.
-
-    A second press of the button on a page without scripts must not start a second investigation.
-    """
-    name = _cache_name(user_id, key)
-    if cache.add(name, "", SENT_SECONDS):
-        return None
-    noted: str = cache.get(name) or ""
-    return noted
-
-
-def sent_as(user_id: object, key: str, thread_id: str) -> None:
-    """Note what the form with ``key`` started."""
-    cache.set(_cache_name(user_id, key), thread_id, SENT_SECONDS)
-
-
-def sent_not(user_id: object, key: str) -> None:
-    """Release the claim: the form was refused and may be sent again."""
-    cache.delete(_cache_name(user_id, key))
-
-
-def _cache_name(user_id: object, key: str) -> str:
-    return f"web:composer:{user_id}:{key.encode().hex()}"
 
 
 def _read_file(file: object) -> bytes:

@@ -5,7 +5,7 @@ from controlplane.access.bootstrap import first_owner
 from controlplane.core.actor import Channel, Role, system_actor
 from controlplane.core.permissions import Action
 from controlplane.investigations.selectors import threads_visible
-from controlplane.investigations.services import investigation_start
+from controlplane.investigations.starting import investigation_start
 from controlplane.orgs.selectors import teams_for
 from controlplane.runtimes.samples import load_sample
 

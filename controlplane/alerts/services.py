@@ -23,7 +23,8 @@ from controlplane.core.actor import Actor, Channel
 from controlplane.core.permissions import RULES, Action
 from controlplane.investigations.models import Run
 from controlplane.investigations.selectors import run_active
-from controlplane.investigations.services import News, Telling, investigation_start, thread_tell
+from controlplane.investigations.services import News, Telling, thread_tell
+from controlplane.investigations.starting import investigation_start
 from controlplane.orgs.models import Node
 
 __all__ = ["Ingested", "Taken", "alert_ingest", "held_give_up", "held_release"]

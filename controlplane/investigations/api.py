@@ -1,5 +1,6 @@
 """REST of investigations: thin views over services and selectors."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +13,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core import clock
+from controlplane.core.actor import Actor
 from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
 from controlplane.core.errors import MalformedRequest
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
 from controlplane.investigations import selectors, services
+from controlplane.investigations.idempotency import call_once, key_of
 from controlplane.investigations.log import LogPage, read_page
 from controlplane.investigations.models import Run, Thread
+from controlplane.investigations.starting import investigation_draft, investigation_queue
 from controlplane.orgs.selectors import team_for
 from controlplane.runtimes.events import event_schemas
 
@@ -105,6 +109,12 @@ class RunOutput(serializers.Serializer[Any]):
     status = serializers.CharField()
 
 
+_IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    location=OpenApiParameter.HEADER,
+    description="Of your choice, new for each request. Repeated with the same key and body, a request is not done "
+    "again but answered as it was; kept for a day.",
+)
 PROBLEM = OpenApiResponse(description="application/problem+json (RFC 9457) with a stable `code`.")
 
 
@@ -113,6 +123,7 @@ class InvestigationsView(APIView):
 
     @extend_schema(
         operation_id="investigation_start",
+        parameters=[_IDEMPOTENCY_KEY],
         request=InvestigationInput,
         responses={202: StartedOutput, 401: PROBLEM, 403: PROBLEM, 413: PROBLEM, 422: PROBLEM},
     )
@@ -121,21 +132,25 @@ class InvestigationsView(APIView):
         query_of(request)
         actor = actor_of(request)
         body = body_of(InvestigationInput, request.data)
-        team = team_for(actor, body.get("team"), Action.RUN_CREATE)
-        started = services.investigation_start(
+
+        draft = investigation_draft(
             actor=actor,
-            team=team,
+            team=team_for(actor, body.get("team"), Action.RUN_CREATE),
             prompt=body["prompt"],
             alert=body.get("alert"),
             evidence=body.get("evidence"),
             visibility=body.get("visibility"),
         )
-        answer = {
-            "thread_id": started.thread.pk,
-            "run_id": started.run.pk,
-            "stream_url": f"/api/v1/threads/{started.thread.pk}/stream",
-        }
-        return Response(answer, status=status.HTTP_202_ACCEPTED)
+
+        def start() -> dict[str, Any]:
+            started = investigation_queue(draft)
+            return {
+                "thread_id": started.thread.pk,
+                "run_id": started.run.pk,
+                "stream_url": f"/api/v1/threads/{started.thread.pk}/stream",
+            }
+
+        return _accepted(request, actor, start)
 
 
 class ThreadsView(APIView):
@@ -188,18 +203,27 @@ class ThreadEventsView(APIView):
 class ThreadMessagesView(APIView):
     rate_rule = "investigations"
 
-    @extend_schema(operation_id="thread_message", request=MessageInput, responses={202: MessageOutput})
+    @extend_schema(
+        operation_id="thread_message",
+        parameters=[_IDEMPOTENCY_KEY],
+        request=MessageInput,
+        responses={202: MessageOutput},
+    )
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Say something: the running turn takes it up, or the next one starts."""
+        actor = actor_of(request)
         body = body_of(MessageInput, request.data)
-        accepted = services.message_post(actor=actor_of(request), thread_id=thread_id, text=body["text"])
-        answer = {
-            "message_id": accepted.message.pk,
-            "run_id": accepted.run.pk if accepted.run else None,
-            "queued": accepted.run is None,
-            "pending_count": accepted.pending_count,
-        }
-        return Response(answer, status=status.HTTP_202_ACCEPTED)
+
+        def post() -> dict[str, Any]:
+            accepted = services.message_post(actor=actor, thread_id=thread_id, text=body["text"])
+            return {
+                "message_id": accepted.message.pk,
+                "run_id": accepted.run.pk if accepted.run else None,
+                "queued": accepted.run is None,
+                "pending_count": accepted.pending_count,
+            }
+
+        return _accepted(request, actor, post)
 
 
 class ThreadInterruptView(APIView):
@@ -230,6 +254,16 @@ class EventSchemasView(APIView):
     def get(self, request: Request) -> Response:
         """Read the JSON Schema of every event type's data."""
         return Response(event_schemas())
+
+
+def _accepted(request: Request, actor: Actor, act: Callable[[], dict[str, Any]]) -> Response:
+    """Do ``act``, once where the request has an ``Idempotency-Key``, and answer 202 with what it returned."""
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return Response(act(), status=status.HTTP_202_ACCEPTED)
+    answer = call_once(actor=actor, key=key_of(header), asked=[request.path, request.data], act=act)
+    headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
+    return Response(answer.value, status=status.HTTP_202_ACCEPTED, headers=headers)
 
 
 def thread_json(thread: Thread) -> dict[str, Any]:

@@ -11,9 +11,12 @@ class InvestigationsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
+        from controlplane.core.periodic import register_periodic
+        from controlplane.investigations import idempotency
         from controlplane.orgs.guards import register_deletion_guard
 
         register_deletion_guard(_runs_obstacle)
+        register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:

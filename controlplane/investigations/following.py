@@ -16,7 +16,8 @@ from controlplane.core.errors import Conflict
 from controlplane.investigations import bus
 from controlplane.investigations.log import read_page
 from controlplane.investigations.models import Run, RunStatus
-from controlplane.investigations.services import Started, run_interrupt
+from controlplane.investigations.services import run_interrupt
+from controlplane.investigations.starting import Started
 from controlplane.investigations.sweeper import Sweeper
 from controlplane.investigations.worker import Worker
 from controlplane.orgs.models import Node

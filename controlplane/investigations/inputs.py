@@ -9,6 +9,7 @@ from controlplane.core.errors import invalid
 from controlplane.core.redaction import redact_json, redact_text
 from controlplane.core.text import shown_token
 
+MAX_PROMPT_CHARS = 32_000
 MAX_ALERT_BYTES = 1024 * 1024
 MAX_ANSWER_CHARS = 4_000
 

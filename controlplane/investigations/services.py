@@ -1,4 +1,4 @@
-"""Writes of people and machines on investigations: start, message, interrupt, answer."""
+"""Writes of people and machines on open threads: message, interrupt, answer."""
 
 import hashlib
 import zlib
@@ -14,37 +14,24 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from controlplane.audit.services import audit_record
-from controlplane.configs.limits import runtime_kind
-from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
-from controlplane.core.redaction import redact_json
 from controlplane.investigations import bus, selectors
-from controlplane.investigations.inputs import clean_alert, clean_answers, clean_text
+from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_answers, clean_text
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
-from controlplane.investigations.models import Artifact, Message, Run, RunStatus, Thread, Visibility
-from controlplane.investigations.queueing import next_run, run_queue
-from controlplane.orgs.models import Node
-from controlplane.orgs.selectors import node_is_archived, node_require
+from controlplane.investigations.models import Artifact, Message, Run, RunStatus, Thread
+from controlplane.investigations.queueing import next_run
+from controlplane.orgs.selectors import node_is_archived
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
-from controlplane.runtimes.registry import get_runtime
-from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_validate
 
-MAX_PROMPT_CHARS = 32_000
 MAX_REQUEST_ID = 64
 MAX_PENDING_MESSAGES = 50
 MAX_LINE_CHARS = 2_000
 MAX_MESSAGE_LINES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    thread: Thread
-    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,79 +77,6 @@ class Told:
     run_id: UUID
     message_id: UUID | None = None
     idle_since: datetime | None = None
-
-
-def investigation_start(
-    *,
-    actor: Actor,
-    team: Node,
-    prompt: str,
-    alert: Mapping[str, Any] | None = None,
-    evidence: Mapping[str, Any] | None = None,
-    visibility: str | None = None,
-    runtime: str | None = None,
-    sample: bool = False,
-) -> Started:
-    """Open a thread and queue its first run. Prompt, alert and evidence are redacted before anything is stored.
-
-    Args:
-        actor: needs ``run.create`` on ``team``.
-        team: the node whose configuration the run uses.
-        prompt: 1 to 32,000 characters after trimming.
-        alert: the alert's JSON object, at most 1 MiB encoded.
-        evidence: a ``snapshot/1`` object (recorded evidence), at most 8 MiB encoded.
-        visibility: ``private`` or ``team``; by default people's own are private, all others are for the team.
-        runtime: a runtime's name instead of the configured one.
-        sample: marks a shipped sample, which never becomes history.
-
-    Raises:
-        InvalidInput: a field breaks its rule; ``errors`` names it.
-        NotFound, PermissionDenied: the team is not the actor's to use.
-    """
-    node_require(actor=actor, action=Action.RUN_CREATE, node=team)
-    if node_is_archived(team.pk):
-        raise invalid("/team", "team_archived", "This team is archived and takes no new investigations.")
-    text = clean_text(prompt, pointer="/prompt", limit=MAX_PROMPT_CHARS)
-    effective = config_effective(node_id=team.pk)
-    kind = runtime or runtime_kind(effective.document)
-    get_runtime(kind)
-    kept = clean_alert(alert)
-    snapshot = None if evidence is None else redact_json(snapshot_validate(evidence))
-    with transaction.atomic():
-        thread = Thread.objects.create(
-            organization_id=team.organization_id,
-            node=team,
-            title=_title(text),
-            visibility=_visibility(actor, visibility),
-            starter_id=actor.user_id,
-            started_by=actor.principal,
-            started_by_label=actor.label[:200],
-            channel=actor.channel.value,
-            sample=sample,
-        )
-        run = Run(
-            thread=thread,
-            number=1,
-            prompt=text,
-            alert=kept,
-            artifact=None if snapshot is None else _artifact_create(team.organization_id, snapshot),
-            runtime=kind,
-            requested_by=actor.principal,
-            requested_by_label=actor.label[:200],
-            config_chain=[[str(node), version] for node, version in effective.chain],
-        )
-        run_queue(run, sample=sample)
-        audit_record(
-            actor=actor,
-            organization_id=team.organization_id,
-            action="investigation.start",
-            object_kind="thread",
-            object_id=str(thread.pk),
-            node_id=team.pk,
-            after={"run": str(run.pk), "runtime": kind, "visibility": thread.visibility, "sample": sample},
-        )
-    thread.active_run = run.pk
-    return Started(thread, run)
 
 
 def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str, Any] | None = None) -> Accepted:
@@ -370,29 +284,3 @@ def artifact_content(artifact: Artifact) -> Any:
     if hashlib.sha256(raw).hexdigest() != artifact.sha256:
         raise NotFound("The stored evidence is damaged.", code="artifact_damaged")
     return orjson.loads(raw)
-
-
-def _visibility(actor: Actor, wanted: str | None) -> str:
-    if wanted is None:
-        return Visibility.PRIVATE if actor.is_person else Visibility.TEAM
-    if wanted not in Visibility.values:
-        raise invalid("/visibility", "unknown_visibility", "Visibility is private or team.")
-    if wanted == Visibility.PRIVATE and not actor.is_person:
-        raise invalid("/visibility", "private_needs_person", "Only a person can own a private thread.")
-    return wanted
-
-
-def _artifact_create(organization_id: UUID, snapshot: Any) -> Artifact:
-    raw = orjson.dumps(snapshot)
-    return Artifact.objects.create(
-        organization_id=organization_id,
-        format=FORMAT,
-        sha256=hashlib.sha256(raw).hexdigest(),
-        size_bytes=len(raw),
-        content=zlib.compress(raw, 6),
-    )
-
-
-def _title(text: str) -> str:
-    line = text.splitlines()[0].strip()
-    return line if len(line) <= 120 else line[:117].rstrip() + "…"

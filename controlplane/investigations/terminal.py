@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from controlplane.investigations.services import Started
+from controlplane.investigations.starting import Started
 
 _BOLD: Final = "1"
 _DIM: Final = "2"

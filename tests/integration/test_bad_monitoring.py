@@ -10,7 +10,7 @@ from django.test import Client
 
 from controlplane.configs.services import config_replace
 from controlplane.investigations.models import Event, Run, RunStatus
-from controlplane.investigations.services import investigation_start
+from controlplane.investigations.starting import investigation_start
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.report import Category, Report
 from tests.factories import Tree, make_team_token

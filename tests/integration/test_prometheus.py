@@ -12,7 +12,7 @@ import pytest
 from controlplane.alerts.models import AlertGroup
 from controlplane.configs.services import config_replace
 from controlplane.investigations.models import Event, Run
-from controlplane.investigations.services import investigation_start
+from controlplane.investigations.starting import investigation_start
 from controlplane.orgs.models import Node
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.report import Category, Report

@@ -22,7 +22,8 @@ from controlplane.investigations.lifecycle import (
 from controlplane.investigations.log import LeaseLost, append, new_event
 from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
 from controlplane.investigations.queueing import merged_text
-from controlplane.investigations.services import Started, message_post, question_answer
+from controlplane.investigations.services import message_post, question_answer
+from controlplane.investigations.starting import Started
 from controlplane.runtimes.events import EventType, Question, QuestionItem, Result, Thought, ToolStart
 from tests.factories import Tree, actor_for_user, make_user
 from tests.investigations.conftest import LeaseClock

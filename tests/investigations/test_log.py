@@ -23,7 +23,7 @@ from controlplane.investigations.log import (
     read_page,
 )
 from controlplane.investigations.models import Audience, Event, Thread
-from controlplane.investigations.services import Started
+from controlplane.investigations.starting import Started
 from controlplane.runtimes.events import EventType, RunEnded, Thought, ToolEnd, ToolStart
 from controlplane.runtimes.evidence import Observation, ObservationKind
 from tests.factories import Tree

@@ -7,16 +7,15 @@ import pytest
 from controlplane.audit.models import AuditEvent
 from controlplane.core.actor import Role
 from controlplane.core.errors import AppError, Conflict, InvalidInput, NotFound, PermissionDenied
-from controlplane.investigations.inputs import MAX_ALERT_BYTES
+from controlplane.investigations.inputs import MAX_ALERT_BYTES, MAX_PROMPT_CHARS
 from controlplane.investigations.models import Artifact, Message, Run, Thread
 from controlplane.investigations.services import (
-    MAX_PROMPT_CHARS,
     artifact_content,
-    investigation_start,
     message_post,
     question_answer,
     run_interrupt,
 )
+from controlplane.investigations.starting import investigation_start
 from controlplane.orgs.services import node_archive
 from tests.factories import Tree, actor_for_token, actor_for_user, make_team_token, make_user
 from tests.support.runs import envelopes, in_threads, start_run, types

@@ -13,13 +13,13 @@ from controlplane.investigations.lifecycle import Outcome, run_claim, run_finish
 from controlplane.investigations.models import Message, Run
 from controlplane.investigations.services import (
     News,
-    Started,
     Telling,
     Told,
     message_post,
     run_interrupt,
     thread_tell,
 )
+from controlplane.investigations.starting import Started
 from controlplane.orgs.services import node_archive
 from tests.factories import Tree, actor_for_user, make_user
 from tests.support.runs import envelopes, in_threads, start_run, types

@@ -15,7 +15,7 @@ from controlplane.core.actor import Actor
 from controlplane.investigations.envelope import LoggedEvent
 from controlplane.investigations.log import read_page
 from controlplane.investigations.models import END_STATUSES, Run
-from controlplane.investigations.services import Started, investigation_start
+from controlplane.investigations.starting import Started, investigation_start
 from controlplane.investigations.worker import Worker, WorkerThread
 from controlplane.orgs.models import Node
 

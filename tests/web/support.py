@@ -13,7 +13,7 @@ from controlplane.core.actor import Actor
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed
 from controlplane.investigations.log import append, new_event
 from controlplane.investigations.models import Run, RunStatus
-from controlplane.investigations.services import Started, investigation_start
+from controlplane.investigations.starting import Started, investigation_start
 from controlplane.orgs.models import Node
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType

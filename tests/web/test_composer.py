@@ -13,7 +13,6 @@ from controlplane.investigations.services import message_post
 from controlplane.orgs.models import Node
 from tests.factories import Tree, make_node, make_user
 from tests.web.support import Person, finish, start
-from web.forms import sent_before
 
 SNAPSHOT = {
     "format": "snapshot/1",
@@ -107,13 +106,6 @@ def test_new__sent_twice__starts_once(tree: Tree, responder: Person) -> None:
     second = responder.client.post("/app/new", typed())
     assert first["Location"] == second["Location"]
     assert Thread.objects.count() == 1
-
-
-def test_new__sent_while_the_first_is_under_way__waits_on_the_home_page(tree: Tree, responder: Person) -> None:
-    assert sent_before(responder.user.pk, "k1") is None
-    answer = responder.client.post("/app/new", typed(), follow=True)
-    assert "was sent already" in answer.content.decode()
-    assert not Thread.objects.exists()
 
 
 def test_new__refused_then_corrected__starts(tree: Tree, responder: Person) -> None:

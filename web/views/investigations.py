@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -14,10 +13,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError
 from controlplane.core.permissions import Action
+from controlplane.investigations.idempotency import call_once
 from controlplane.investigations.selectors import runs_page
-from controlplane.investigations.services import investigation_start
+from controlplane.investigations.starting import investigation_draft, investigation_queue
 from controlplane.orgs.selectors import team_for, teams_for
-from web.forms import Composer, composer_documents, composer_typed, errors_by_field, sent_as, sent_before, sent_not
+from web.forms import Composer, composer_documents, composer_typed, errors_by_field
 from web.session import limited, signed_in
 
 #: How many runs the home page reads, and how many threads it shows of them.
@@ -58,31 +58,21 @@ def investigation_new(request: HttpRequest, actor: Actor) -> HttpResponseBase:
         composer = Composer(prompt=request.GET.get("prompt", "")[:32_000], team=request.GET.get("team", ""))
         return render(request, "web/new.html", _composer_context(actor, composer))
     composer = composer_typed(request)
-    noted = sent_before(actor.user_id, composer.key)
-    if noted is not None:
-        if noted:
-            return redirect("web:thread", noted)
-        messages.info(request, "This form was sent already; its investigation is in the list below.")
-        return redirect("web:home")
     try:
         thread_id = _start(request, actor, composer)
     except AppError as error:
-        sent_not(actor.user_id, composer.key)
-        by_field, general = errors_by_field(error)
         if error.status >= 500:
             raise
+        by_field, general = errors_by_field(error)
         refused = replace(composer, errors=by_field, general=general)
         return render(request, "web/new.html", _composer_context(actor, refused), status=error.status)
-    except Exception:
-        sent_not(actor.user_id, composer.key)
-        raise
-    sent_as(actor.user_id, composer.key, thread_id)
     return redirect("web:thread", thread_id)
 
 
 def _start(request: HttpRequest, actor: Actor, composer: Composer) -> str:
+    """Start what was typed; a second press of the button leads to the investigation that the first one started."""
     alert, evidence = composer_documents(request)
-    started = investigation_start(
+    draft = investigation_draft(
         actor=actor,
         team=team_for(actor, composer.team or None, Action.RUN_CREATE),
         prompt=composer.prompt,
@@ -90,7 +80,9 @@ def _start(request: HttpRequest, actor: Actor, composer: Composer) -> str:
         evidence=evidence,
         visibility=composer.visibility,
     )
-    return str(started.thread.pk)
+    key = f"form {composer.key}"
+    answer = call_once(actor=actor, key=key, asked=key, act=lambda: {"thread_id": investigation_queue(draft).thread.pk})
+    return str(answer.value["thread_id"])
 
 
 def _composer_context(actor: Actor, composer: Composer, asked: Sequence[UUID] = ()) -> dict[str, Any]:

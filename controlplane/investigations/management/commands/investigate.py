@@ -18,7 +18,7 @@ from controlplane.core.permissions import Action
 from controlplane.core.strict_json import parse_json
 from controlplane.investigations.following import follow
 from controlplane.investigations.inputs import MAX_ALERT_BYTES
-from controlplane.investigations.services import Started, investigation_start
+from controlplane.investigations.starting import Started, investigation_start
 from controlplane.investigations.terminal import TerminalView
 from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.selectors import team_for
