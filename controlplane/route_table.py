@@ -26,6 +26,7 @@ class Rule(StrEnum):
     MEMBER = "member"
     TOKEN = "token"  # noqa: S105 (an object, not a secret)
     TEAM = "team"
+    ROUTED = "routed"
     THREAD = "thread"
     REVIEW = "review"
     OPERATOR = "operator"
@@ -35,7 +36,7 @@ RULE_WORDS: Final[dict[Rule, str]] = {
     Rule.PUBLIC: "Anybody, with or without a credential.",
     Rule.CALLER: "Whoever has a credential that works. What an answer lists is what the caller may see.",
     Rule.PERSON: "Whoever is signed in as a member. What a page lists is what the person may see.",
-    Rule.ACCOUNT: "Whoever is signed in, about the own account.",
+    Rule.ACCOUNT: "Whoever is signed in, about the own account; 403 while viewing as a team.",
     Rule.ORGANIZATION: "Whoever belongs to the organization that is named. What is listed or done is what one may.",
     Rule.OWN_NODE: "A credential that is bound to a node, about that node; a person's is bound to none: 403.",
     Rule.NODE: "Who may do the action on the node that is named.",
@@ -46,6 +47,8 @@ RULE_WORDS: Final[dict[Rule, str]] = {
     Rule.TOKEN: "Who may do the action on the node of the token; its owner, where it is a personal one. To other "
     "people it is not there.",
     Rule.TEAM: "Who may do the action on the team that the body names; one not seen is 422, as one that is not there.",
+    Rule.ROUTED: "Who may do the action on any team. The team is always one of those: the credential's own, else as "
+    "labels and routes say; 422 where they name none in reach.",
     Rule.THREAD: "Who may do the action on the team of the investigation; of a private one only who started it.",
     Rule.REVIEW: "Who may decide on the node of the review, people alone, never its author, who may read and withdraw.",
     Rule.OPERATOR: "Operators of the installation; everybody else is sent to the sign-in.",
@@ -150,7 +153,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", f"{_NODE}/policies", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/policies", Rule.NODE, Action.CONFIG_WRITE, 201),
     Route("DELETE", f"{_NODE}/policies/{{policy_id}}", Rule.NODE, Action.CONFIG_WRITE, 204),
-    Route("GET", f"{_ORG}/routes", Rule.ORGANIZATION, note="Names the team of a claim where the caller sees it."),
+    Route("GET", f"{_ORG}/routes", Rule.NODE, Action.NODE_READ, note="The node that claims the key."),
     Route("GET", "api/v1/catalogue/integrations", Rule.CALLER),
     Route("GET", "api/v1/catalogue/integrations/{kind}", Rule.CALLER),
     Route("GET", "api/v1/catalogue/templates", Rule.CALLER),
@@ -171,7 +174,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "api/v1/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 200),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
-    Route("POST", "api/v1/alerts/alertmanager", Rule.TEAM, Action.ALERT_INGEST, 202, note="By its labels and routes."),
+    Route("POST", "api/v1/alerts/alertmanager", Rule.ROUTED, Action.ALERT_INGEST, 202),
     # ---- pages: signing in
     Route("GET", "", Rule.PUBLIC, status=302),
     Route("GET", "login/", Rule.PUBLIC, note="Who is signed in goes on to the home page."),
@@ -238,7 +241,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "app/tokens/policy", Rule.ROOT, Action.TOKEN_WRITE, 302, note=_ROOT_UNSEEN),
     Route("GET", "app/tokens/view-as", Rule.PERSON),
     Route("POST", "app/tokens/view-as", Rule.TEAM, Action.IMPERSONATE, 302),
-    Route("POST", "app/tokens/view-as/end", Rule.ACCOUNT, status=302),
+    Route("POST", "app/tokens/view-as/end", Rule.ACCOUNT, status=302, note="While viewing too."),
     Route("POST", "app/tokens/{public_id}/rotate", Rule.TOKEN, Action.TOKEN_WRITE, 201),
     Route("POST", "app/tokens/{public_id}/revoke", Rule.TOKEN, Action.TOKEN_WRITE, 302),
     # ---- administration: every address below it

@@ -19,6 +19,7 @@ from tests.factories import make_user
 #: Differ in every answer, whoever asks for what.
 _CHANGING: Final = (
     re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"),  # ids made now: the request's
+    re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"),  # when it was computed, used, looked at
     re.compile(r'name="csrfmiddlewaretoken" value="\w+"'),
 )
 _OWN_HEADERS: Final = frozenset({"X-Request-ID", "Set-Cookie", "Date"})

@@ -89,7 +89,15 @@ def able(caller: Caller, route: Route) -> set[Action]:
 
 def expected(route: Route, caller: Caller) -> Answer:
     """Return the answer of an address, named on the team's objects, to a good request of a caller."""
-    done = COMES_TO.get((route.method, route.path), route.status)
+    return _answer(route, caller, COMES_TO.get((route.method, route.path), route.status))
+
+
+def is_hidden(route: Route, caller: Caller) -> bool:
+    """Return whether a caller must not learn that the team's object is there."""
+    return _answer(route, caller, 0) == 404
+
+
+def _answer(route: Route, caller: Caller, done: int) -> Answer:
     if route.rule == Rule.PUBLIC:
         return done
     return _page(route, caller, done) if route.is_page else _rest(route, caller, done)
@@ -102,7 +110,7 @@ def _page(route: Route, caller: Caller, done: int) -> Answer:  # noqa: PLR0911 (
     if route.rule == Rule.OPERATOR:
         return done if name == "operator" else SIGN_IN
     if route.rule == Rule.ACCOUNT:
-        return done
+        return 403 if name in VIEWING and route.path != "app/tokens/view-as/end" else done
     if name == "operator":
         return ADMINISTRATION
     if name in VIEWING and (route.method != "GET" or route.path == "app/evaluations"):
@@ -126,6 +134,8 @@ def _rest(route: Route, caller: Caller, done: int) -> Answer:  # noqa: PLR0911 (
         return 403
     if route.rule == Rule.CALLER:
         return done
+    if route.rule == Rule.ROUTED:
+        return _routed(route, caller, done)
     if route.rule == Rule.OWN_NODE:
         return done if name in BOUND else 403
     if name in FOREIGN or name == "operator":
@@ -173,6 +183,15 @@ def _team(route: Route, can: set[Action], done: int) -> int:
     if route.action in can:
         return done
     return 403 if Action.NODE_READ in can else 422
+
+
+def _routed(route: Route, caller: Caller, done: int) -> int:
+    """An alert that is labelled with the team's name: it never leaves what the credential reaches."""
+    if caller.name in FOREIGN:  # a team of theirs has that name too
+        return done
+    if caller.name in ELSEWHERE:
+        return done if caller.name in BOUND else 422
+    return done if route.action in able(caller, route) else 403
 
 
 def _root_unseen(route: Route, name: str) -> int:

@@ -79,7 +79,7 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
 
 #: Query strings of good requests.
 QUERIES: Final[dict[tuple[str, str], str]] = {
-    ("GET", "api/v1/orgs/{org}/routes"): "?kind=alert_source&key=x",
+    ("GET", "api/v1/orgs/{org}/routes"): "?kind=slack_channel_id&key=C0123456789",
 }
 
 #: What a good request comes to for a reason of its own: who gets this far may do it.

@@ -14,7 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from controlplane.investigations import stream
 from controlplane.route_table import ROUTES, RULE_WORDS, Route, Rule
 from tests.access.isolation.calls import Knocking
-from tests.access.isolation.expected import DEAD, FOREIGN, SIGN_IN, expected
+from tests.access.isolation.expected import DEAD, FOREIGN, SIGN_IN, expected, is_hidden
 from tests.access.isolation.world import Objects, build
 
 #: Tried over a real server in test_asgi.py.
@@ -132,6 +132,8 @@ class TestEverybodyGetsWhatIsDocumented(Isolation):
     def check(self, route: Route) -> None:
         world = self.knocking.world
         callers = [*world.callers.values(), world.scoped(route.action)]
+        if route.path == "api/v1/schema":  # a second each; it looks at nothing of the request but its form
+            callers = callers[::8]
         answers = {caller.name: self.knocking.knock(route, caller, world.here).answer for caller in callers}
         documented: dict[str, Any] = {caller.name: expected(route, caller) for caller in callers}
         if route.path == "metrics":  # who comes through a proxy is not on this machine
@@ -153,7 +155,7 @@ class TestAdministrationIsForOperatorsAlone(Isolation):
             caller.name: self.knocking.knock(route, caller, world.here).answer for caller in world.callers.values()
         }
         if path == "admin/logout/":  # sign-out asks nobody who they are
-            assert set(answers.values()) == {"administration"}
+            assert set(answers.values()) == {"administration", 405}
             return
         assert answers.pop("operator") != SIGN_IN
         assert set(answers.values()) == {SIGN_IN}, answers
@@ -173,7 +175,7 @@ class TestHeadersThatNameSomebody(Isolation):
                 continue
             for without, spoofing in plain.items():
                 told = [self.knocking.knock(route, world.callers[one], world.here).body for one in (without, spoofing)]
-                assert _same(told[0], told[1]), (name(route), spoofing)
+                assert told[0] == told[1], (name(route), spoofing)
 
 
 # ---- nothing tells what is there ------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ class TestWhatOneMayNotSeeAtHomeLooksLikeNone(Isolation):
         world = self.knocking.world
         for caller in (world.callers[one] for one in _CURIOUS):
             nowhere = world.nowhere if caller.name in FOREIGN else replace(world.nowhere, org=world.here.org)
-            if expected(route, caller) == 404:
+            if is_hidden(route, caller):
                 _assert_alike(self.knocking, route, caller, world.here, nowhere)
 
 
@@ -223,7 +225,3 @@ def _unnamed(heard: Any, objects: Objects) -> Any:
 
 def _names_object(route: Route) -> bool:
     return bool(set(re.findall(r"\{(\w+)\}", route.path)) - {"org", "node", "slug", "kind", "name", "version"})
-
-
-def _same(one: str, other: str) -> bool:
-    return re.sub(r'"computed_at":"[^"]*"', "", one) == re.sub(r'"computed_at":"[^"]*"', "", other)

@@ -188,7 +188,7 @@ def _ended(plaintext: str, *, expired: bool) -> str:
 def _objects(tree: Tree) -> Objects:
     """Make an object of every kind on the team ``payments``, each made by somebody who does not call."""
     node = tree.payments
-    put(node, {"limits": {"max_turns": 10}})
+    put(node, {"limits": {"max_turns": 10}, "routing": {"slack_channel_ids": ["C0123456789"]}})
     starter = Person.signed_in(make_user(node, Role.RESPONDER))
     started = finish(start(starter, node, visibility="team"))
     member = make_user(node, Role.VIEWER)
