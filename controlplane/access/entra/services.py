@@ -21,6 +21,7 @@ from controlplane.access.models import (
     RoleMapping,
 )
 from controlplane.access.permissions import roles_grantable
+from controlplane.access.revocations import rights_taken
 from controlplane.audit.services import audit_record
 from controlplane.core.actor import Actor, Role
 from controlplane.core.errors import Conflict, FieldError, InvalidInput, NotFound, PermissionDenied, invalid
@@ -121,6 +122,8 @@ def identity_provider_remove(*, actor: Actor, organization_slug: str) -> None:
     ended = end_roles(organization)
     provider.delete()
     _audit(actor, "identity_provider.remove", root, pk, before=before | {"roles_ended": ended})
+    if ended:
+        rights_taken(organization.pk)
 
 
 @transaction.atomic
@@ -199,6 +202,7 @@ def external_identity_unlink(*, actor: Actor, identity_id: UUID) -> None:
     identity.delete()
     root = Node.objects.get(organization=identity.organization, parent__isnull=True)
     _audit(actor, "external_identity.unlink", root, identity_id, before=before, kind="external_identity")
+    rights_taken(identity.organization_id)
 
 
 def describe(provider: IdentityProvider) -> dict[str, Any]:
@@ -259,6 +263,8 @@ def _provider_saved(actor: Actor, organization: Organization, fields: dict[str, 
     root = Node.objects.get(organization=organization, parent__isnull=True)
     after |= {"roles_ended": ended} if ended else {}
     _audit(actor, "identity_provider.set", root, provider.pk, before=before, after=after)
+    if ended:
+        rights_taken(organization.pk)
     return provider
 
 

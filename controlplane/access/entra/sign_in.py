@@ -22,6 +22,7 @@ from controlplane.access.models import (
     MembershipSource,
     User,
 )
+from controlplane.access.revocations import rights_taken
 from controlplane.audit.services import audit_record
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind, Channel, Role
@@ -147,6 +148,8 @@ def _derived(
     )
     granted, dropped = _memberships(directory, user, wanted)
     if not Membership.objects.filter(user=user).exists():
+        if dropped:
+            rights_taken(user.organization_id)
         return None
     person = Actor(
         ActorKind.USER,
@@ -160,6 +163,8 @@ def _derived(
     changes: dict[str, object] = {"provider": provider.name, "identity": identity.label, "guest": vouched.claims.guest}
     changes |= {"granted": granted, "dropped": dropped, "groups": vouched.problem or "read"}
     _audit(person, "sign_in.provider", user, after=changes)
+    if dropped:
+        rights_taken(user.organization_id)
     return SignedIn(user, _notice(vouched), vouched.end_session)
 
 
