@@ -74,7 +74,7 @@ def test_websocket__there_is_none_yet__closed_before_it_opens(path: str) -> None
 
     async def answer(headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
         scope = {"type": "websocket", "path": path, "headers": headers, "query_string": b"", "subprotocols": []}
-        communicator = ApplicationCommunicator(make_application(), scope)
+        communicator: Any = ApplicationCommunicator(make_application(), scope)  # type: ignore[no-untyped-call]
         await communicator.send_input({"type": "websocket.connect"})
         message: dict[str, Any] = await communicator.receive_output(timeout=5)
         return message

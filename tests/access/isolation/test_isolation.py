@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from django.test import TestCase
 from django.urls import URLPattern, URLResolver, get_resolver
+from typing_extensions import override
 
 from controlplane.investigations import stream
 from controlplane.route_table import ROUTES, RULE_WORDS, Route, Rule
@@ -90,6 +91,7 @@ class Isolation(TestCase):
     knocking: Knocking
 
     @classmethod
+    @override
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.knocking = Knocking(build())
