@@ -6,6 +6,7 @@ in that part, and of their roles those that count there. Everybody sees oneself.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -16,6 +17,9 @@ from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows, nodes_that_allow
 from controlplane.orgs.models import Node, NodeAncestor, Organization
 from controlplane.orgs.selectors import nodes_visible, nodes_with_lineage, organization_get
+
+#: Actions that are about the whole organization: a role further down comes to nothing there.
+_ON_ROOT: Final = frozenset({Action.IDENTITY_PROVIDER_READ, Action.IDENTITY_PROVIDER_WRITE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ def provider_name(actor: Actor) -> str:
 
     Everybody reads it on the sign-in page.
     """
+    if actor.organization_id is None:
+        return ""
     providers = IdentityProvider.objects.filter(organization_id=actor.organization_id, enabled=True)
     return providers.values_list("name", flat=True).first() or ""
 
@@ -146,7 +152,10 @@ def _rights(
         )
         for row in sorted(counting, key=lambda row: -lineage.index(row.node_id))
     )
-    actions = tuple(action for action in Action if user.is_active and allows(person, action, lineage))
+    here = frozenset(Action) if node.parent_id is None else frozenset(Action) - _ON_ROOT
+    actions = tuple(
+        action for action in Action if action in here and user.is_active and allows(person, action, lineage)
+    )
     return Rights(node, roles, actions)
 
 
@@ -165,4 +174,4 @@ def _memberships_seen(actor: Actor, user: User) -> QuerySet[Membership]:
         return rows
     readable = nodes_that_allow(actor, Action.MEMBER_READ)
     inside = NodeAncestor.objects.filter(descendant_id=OuterRef("node_id"), ancestor_id__in=readable)
-    return rows.filter(Exists(inside), node__organization_id=actor.organization_id)
+    return rows.filter(Exists(inside))  # a person's roles are all in its own organization

@@ -1,7 +1,22 @@
 from django.apps import AppConfig
+from typing_extensions import override
 
 
 class AuditConfig(AppConfig):
     name = "controlplane.audit"
     verbose_name = "Audit"
     default_auto_field = "django.db.models.BigAutoField"
+
+    @override
+    def ready(self) -> None:
+        from controlplane.audit import housekeeping, verification
+        from controlplane.audit.metrics import ChainCollector
+        from controlplane.core import health
+        from controlplane.core.metrics import registry
+        from controlplane.core.periodic import register_periodic
+
+        health.register_warning("audit", lambda: verification.broken_chains() == 0)
+        registry.register(ChainCollector())
+        register_periodic("audit.security", housekeeping.security_housekeeping, every_s=20)
+        register_periodic("audit.chains", housekeeping.chain_housekeeping, every_s=60)
+        register_periodic("audit.retention", housekeeping.retention_housekeeping, every_s=6 * 3600)

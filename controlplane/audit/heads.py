@@ -7,27 +7,37 @@ from uuid import UUID
 
 from django.db import transaction
 
-from controlplane.audit.chain import current_key, head_seal
+from controlplane.audit.chain import current_key, head_seal, same
 from controlplane.audit.models import AuditHead
+
+#: The seal of a head that was not as this installation had left it: no later event makes it genuine again.
+BROKEN: Final = "broken"
 
 _seen: dict[UUID, tuple[int, str]] = {}
 _lock: Final = threading.Lock()
 
 
 def head_locked(organization_id: UUID) -> AuditHead:
-    """Return the head of a chain, locked until the caller's transaction ends; made where there is none."""
+    """Return the head of a chain, locked until the caller's transaction ends; made where there is none.
+
+    One that somebody else has written or put back gets no valid seal any more, so that going on does not hide it; the
+    act that is being recorded is not refused for it.
+    """
     heads = AuditHead.objects.select_for_update()
     head = heads.filter(pk=organization_id).first()
     if head is None:
         # The organization's first event. Of two at once the second waits here for the first, then inserts nothing.
         AuditHead.objects.bulk_create([sealed(AuditHead(organization_id=organization_id))], ignore_conflicts=True)
         head = heads.get(pk=organization_id)
+    if not is_genuine(head) or head.org_seq < _seen.get(organization_id, (0, ""))[0]:
+        head.seal = BROKEN
     return head
 
 
 def head_moved(head: AuditHead) -> None:
     """Store a head that is locked, under a seal of its new values, and remember it once that is committed."""
-    sealed(head)
+    if head.seal != BROKEN:
+        sealed(head)
     AuditHead.objects.filter(pk=head.pk).update(
         org_seq=head.org_seq,
         mac=head.mac,
@@ -38,6 +48,14 @@ def head_moved(head: AuditHead) -> None:
         seal=head.seal,
     )
     transaction.on_commit(partial(remember, head.organization_id, head.org_seq, head.mac))
+
+
+def is_genuine(head: AuditHead) -> bool:
+    """Return whether the head is as this installation wrote it."""
+    try:
+        return same(head.seal, head_seal(head))
+    except KeyError:
+        return False
 
 
 def sealed(head: AuditHead) -> AuditHead:

@@ -5,7 +5,7 @@ Answers name the checks and their outcome, nothing else: reasons go to the log.
 
 import hmac
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from django.conf import settings
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 Probe = Callable[[], bool]
 
 _probes: dict[str, Probe] = {}
+_warnings: dict[str, Probe] = {}
 _migrated: set[str] = set()
 
 
@@ -34,6 +35,14 @@ def register(name: str, probe: Probe) -> None:
         probe: returns whether the part works. One that raises counts as failed and is logged.
     """
     _probes[name] = probe
+
+
+def register_warning(name: str, probe: Probe) -> None:
+    """Add a check called ``name`` to ``/readyz`` that somebody must look at, yet that takes no process out of service.
+
+    It may ask the database once. Its outcome is in ``warnings``, and the status is ``degraded`` while it fails.
+    """
+    _warnings[name] = probe
 
 
 def unregister(name: str) -> None:
@@ -51,14 +60,20 @@ def livez(_request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(_request: HttpRequest) -> HttpResponse:
-    """Answer 200 when every check passes, else 503, with the outcome of each: ``{"status", "checks": {name: …}}``."""
+    """Answer 200 when every check passes, else 503, with the outcome of each.
+
+    The body is ``{"status", "checks": {name: "ok" | "failed"}, "warnings": {name: …}}``. A warning that fails makes the
+    status ``degraded`` and the answer 200 all the same: whoever breaks an audit chain must not stop the service by it.
+    """
     checks = {"database": _passes("database", _database_answers)}
     checks["migrations"] = checks["database"] and _passes("migrations", _migrations_applied)
     checks |= {name: _passes(name, probe) for name, probe in list(_probes.items())}
     ready = all(checks.values())
+    warnings = {name: ready and _passes(name, probe) for name, probe in list(_warnings.items())}
     body = {
-        "status": "ok" if ready else "unavailable",
-        "checks": {name: "ok" if passed else "failed" for name, passed in checks.items()},
+        "status": ("ok" if all(warnings.values()) else "degraded") if ready else "unavailable",
+        "checks": _outcomes(checks),
+        "warnings": _outcomes(warnings) if ready else {},
     }
     return JsonResponse(body, status=200 if ready else 503)
 
@@ -74,6 +89,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not (_is_local(request) or _has_metrics_token(request)):
         raise Http404
     return HttpResponse(app_metrics.render(), content_type=app_metrics.CONTENT_TYPE)
+
+
+def _outcomes(checks: Mapping[str, bool]) -> dict[str, str]:
+    return {name: "ok" if passed else "failed" for name, passed in checks.items()}
 
 
 def _passes(name: str, probe: Probe) -> bool:

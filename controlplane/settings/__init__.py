@@ -36,6 +36,12 @@ SECRET_KEY: str = env.str("SECRET_KEY", default="") or _local.get("SECRET_KEY")
 TOKEN_PEPPERS: dict[int, str] = env.numbered_keys("TOKEN_PEPPERS", default=_local.get("TOKEN_PEPPER"))
 #: Numbered keys of the audit chain, same form.
 AUDIT_KEYS: dict[int, str] = env.numbered_keys("AUDIT_KEYS", default=_local.get("AUDIT_KEY"))
+#: A signed checkpoint of a chain is written after so many events, or so long after the last one.
+AUDIT_CHECKPOINT_EVENTS: int = env.int("AUDIT_CHECKPOINT_EVENTS", default=1000)
+AUDIT_CHECKPOINT_MINUTES: int = env.int("AUDIT_CHECKPOINT_MINUTES", default=60)
+#: Days after which events of the audit log, and rows of the security stream, are removed; 0 keeps them for ever.
+AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", default=0)
+SECURITY_RETENTION_DAYS: int = env.int("SECURITY_RETENTION_DAYS", default=90)
 
 # ---- applications --------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from controlplane.access.member_selectors import people_of, person_get, roles_of_person
@@ -207,7 +209,8 @@ def _invitation_form(
 
 def _invited(request: HttpRequest, person: Any, secret: str) -> HttpResponseBase:
     hours = int(INVITATION_LIFETIME.total_seconds() // 3600)
-    link = request.build_absolute_uri(f"/login/link/{secret}")
+    path = reverse("web:login_link", args=[secret])
+    link = f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)
     return render(request, "web/member_invited.html", {"person": person, "link": link, "hours": hours})
 
 

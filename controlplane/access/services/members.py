@@ -24,7 +24,7 @@ from controlplane.access.services.people import audit_user, membership_grant, re
 from controlplane.access.services.sessions import sessions_end
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Role
-from controlplane.core.errors import Conflict, PermissionDenied, invalid
+from controlplane.core.errors import Conflict, NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action
 from controlplane.core.text import single_line
 from controlplane.orgs.models import Node
@@ -172,9 +172,15 @@ def _locked(user: User) -> User:
     return User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user.pk)
 
 
+def _home(user: User) -> UUID:
+    if user.organization_id is None:
+        raise NotFound  # an operator is nobody's member
+    return user.organization_id
+
+
 def _require_over(actor: Actor, user: User) -> None:
     """Check that ``actor`` writes members of the whole organization, and holds whatever the person holds."""
-    root = Node.objects.get(organization_id=user.organization_id, parent__isnull=True)
+    root = Node.objects.get(organization_id=_home(user), parent__isnull=True)
     node_require(actor=actor, action=Action.MEMBER_WRITE, node=root)
     grantable = roles_grantable(actor, node_lineage(root.pk))
     held = {Role(role) for role in Membership.objects.filter(user=user).values_list("role", flat=True)}
@@ -205,10 +211,10 @@ def _no_identity(subject: str, tenant: str) -> None:
 
 def _identity_foreseen(actor: Actor, user: User, subject: str, tenant: str) -> None:
     """Bind the account to who the provider will vouch for; the same row that a first sign-in would make."""
-    provider = IdentityProvider.objects.filter(organization_id=user.organization_id, enabled=True).first()
+    provider = IdentityProvider.objects.filter(organization_id=_home(user), enabled=True).first()
     if provider is None:
         raise invalid("/by", "no_identity_provider", "This organization has no identity provider that signs in.")
-    identity = ExternalIdentity(organization_id=user.organization_id, user=user, label=user.username)
+    identity = ExternalIdentity(organization_id=_home(user), user=user, label=user.username)
     if provider.kind == ProviderKind.ENTRA:
         allowed = {provider.tenant, *(UUID(one) for one in provider.allowed_tenants)}
         identity.tid = _guid(tenant, "/tenant") if tenant else provider.tenant

@@ -133,6 +133,7 @@ def test_permissions__node_by_node__role_where_from_and_what_it_allows(tree: Tre
     assert "review.decide" in by_node["payments"]["actions"]
     assert "review.decide" not in by_node["platform"]["actions"]
     assert "config.write" in by_node["platform"]["actions"]
+    assert "identity_provider.read" not in by_node["platform"]["actions"]  # that is the organization's
 
 
 def test_permissions__admin_of_a_part__says_not_where_a_role_above_was_granted(tree: Tree) -> None:

@@ -122,7 +122,7 @@ def test_invite__rule_broken__named_and_nothing_made(
 ) -> None:
     make_provider(tree)
     before = User.objects.count()
-    values = {"node": tree.payments, "role": "viewer", "username": "ada"} | fields
+    values: dict[str, Any] = {"node": tree.payments, "role": "viewer", "username": "ada"} | fields
     with pytest.raises(InvalidInput) as caught:
         person_invite(actor=actor_for_user(owner), **values)
     assert [(item.pointer, item.code) for item in caught.value.errors] == [(pointer, code)]

@@ -110,7 +110,12 @@ def test_stream__somebody_elses_right_taken__goes_on(
 ) -> None:
     checks: list[UUID] = []
     authorise = stream._authorise
-    monkeypatch.setattr(stream, "_authorise", lambda *args: (checks.append(args[1]), authorise(*args))[1])
+
+    def noted(credentials: stream.Credentials, thread_id: UUID) -> stream.Viewer:
+        checks.append(thread_id)
+        return authorise(credentials, thread_id)
+
+    monkeypatch.setattr(stream, "_authorise", noted)
     thread = start_run(tree.system, tree.payments).thread
     other = make_user(tree.payments, Role.VIEWER)
 
