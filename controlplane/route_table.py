@@ -117,16 +117,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("DELETE", f"{_ORG}/members/{{person_id}}", Rule.MEMBER, Action.MEMBER_WRITE, 204, note=_ON_ROOT),
     Route("POST", f"{_ORG}/members/{{person_id}}/invitation", Rule.MEMBER, Action.MEMBER_WRITE, 201, note=_ON_ROOT),
     Route("GET", f"{_ORG}/members/{{person_id}}/permissions", Rule.MEMBER, Action.MEMBER_READ),
-    # ---- sign-in
-    Route("GET", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
-    Route("PUT", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, note="Owners, as people."),
-    Route("DELETE", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 204, note="As above."),
-    Route("POST", f"{_ORG}/identity-provider/test", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
-    Route("GET", f"{_ORG}/identity-provider/mappings", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
-    Route("POST", f"{_ORG}/identity-provider/mappings", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 201),
-    Route(
-        "DELETE", f"{_ORG}/identity-provider/mappings/{{mapping_id}}", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 204
-    ),
     # ---- audit
     Route("GET", f"{_ORG}/audit", Rule.PART, Action.AUDIT_READ),
     # ---- credentials
@@ -174,7 +164,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "api/v1/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 200),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
+    Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
     Route("POST", "api/v1/alerts/alertmanager", Rule.ROUTED, Action.ALERT_INGEST, 202),
+    Route("POST", "api/v1/alerts/{vendor}", Rule.ROUTED, Action.ALERT_INGEST, 202, note="Every vendor's address."),
+    Route(
+        "POST",
+        "api/v1/alerts/{vendor}/{organization}/{node}/{name}",
+        Rule.PUBLIC,
+        status=401,
+        note="What a source's own signature or token vouches for: 202. One that does not exist looks the same.",
+    ),
     # ---- pages: signing in
     Route("GET", "", Rule.PUBLIC, status=302),
     Route("GET", "login/", Rule.PUBLIC, note="Who is signed in goes on to the home page."),
@@ -196,6 +195,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report.md", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/runs", Rule.PERSON),
+    Route("GET", "app/alerts", Rule.PERSON),
+    Route("GET", "app/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/evaluations", Rule.PERSON, note="403 while viewing as a team."),
     # ---- pages: configuration
     Route("GET", "app/config", Rule.PERSON, status=302, note="Leads to the first node that the person sees."),

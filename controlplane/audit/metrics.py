@@ -24,7 +24,6 @@ security_overflow_total: Final = Counter(
 class ChainCollector(Collector):
     """The state of the chains as the database has it: the same from whichever process it is read."""
 
-    @override
     def describe(self) -> Iterator[Metric]:
         yield from self._families(0, 0.0)
 

@@ -147,8 +147,8 @@ LOGIN_REDIRECT_URL = "/app/"
 LOGOUT_REDIRECT_URL = "/login/"
 
 # ---- sign-in by an identity provider ---------------------------------------------------------------------------------
-#: Microsoft's national clouds by name: where people sign in, and where Graph answers. Source: Microsoft, "National cloud
-#: deployments" (learn.microsoft.com/entra/identity-platform/authentication-national-cloud).
+#: Microsoft's national clouds by name: where people sign in, and where Graph answers. Source: Microsoft, "National
+#: cloud deployments" (learn.microsoft.com/entra/identity-platform/authentication-national-cloud).
 ENTRA_CLOUDS: dict[str, dict[str, str]] = {
     "global": {"login": "https://login.microsoftonline.com", "graph": "https://graph.microsoft.com"},
     "us-government": {"login": "https://login.microsoftonline.us", "graph": "https://graph.microsoft.us"},

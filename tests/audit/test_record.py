@@ -9,6 +9,7 @@ from django.test import override_settings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controlplane.audit import heads
 from controlplane.audit.chain import GENESIS, canonical
 from controlplane.audit.models import AuditEvent, AuditHead
 from controlplane.audit.selectors import audit_verify
@@ -118,6 +119,7 @@ def test_audit_record__two_first_events_at_once__one_chain() -> None:
         assert audit_verify(ORGANIZATION).events == 2
         AuditHead.objects.all().delete()
         _delete_events()
+        heads.forget()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -98,6 +98,7 @@ def test_readyz__registered_probes__are_asked_by_name(client: Client) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.django_db
 def test_metrics__client_on_this_machine__gets_them(client: Client, address: str) -> None:
     response = client.get("/metrics", REMOTE_ADDR=address)
     assert response.status_code == 200
@@ -116,6 +117,7 @@ def test_metrics__proxy_on_this_machine__counts_as_elsewhere(client: Client, hea
     assert client.get("/metrics", headers={header: "127.0.0.1"}).status_code == 404
 
 
+@pytest.mark.django_db
 def test_metrics__client_elsewhere__needs_the_exact_token(client: Client, settings: Any) -> None:
     settings.METRICS_TOKEN = "scrape-me-please"
 

@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controlplane.core import metrics
@@ -7,6 +8,7 @@ from controlplane.core import metrics
 NAME = re.compile(r"opensre(_[a-z]+){2,}")
 
 
+@pytest.mark.django_db
 def test_render__all_metrics__parse_and_keep_the_naming_rule() -> None:
     metrics.observe_request(method="GET", route="test", status=200, duration_s=0.2)
     families = {family.name: family.type for family in text_string_to_metric_families(metrics.render().decode())}

@@ -80,6 +80,7 @@ def test_request_log__health_routes__are_left_out(client: Client) -> None:
     assert lines == []
 
 
+@pytest.mark.django_db
 def test_request_metric__answered_request__is_counted_by_route_and_status(client: Client) -> None:
     before = observed("GET", "api:ok", 200), observed("GET", "api:fail", 409)
     client.get("/api/ok")
@@ -87,6 +88,7 @@ def test_request_metric__answered_request__is_counted_by_route_and_status(client
     assert (observed("GET", "api:ok", 200), observed("GET", "api:fail", 409)) == (before[0] + 1, before[1] + 1)
 
 
+@pytest.mark.django_db
 def test_request_metric__made_up_method__counts_as_other(client: Client) -> None:
     before = observed("other", "api:ok", 200)
     client.generic("BREW", "/api/ok")

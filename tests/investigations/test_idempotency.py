@@ -93,14 +93,16 @@ def test_start__unusable_key__refused_and_nothing_is_started(tree: Tree, header:
 
 @given(st.text(max_size=300))
 def test_key__any_header__a_key_in_bounds_or_refused(header: str) -> None:
+    refused, key = "", ""
     try:
         key = key_of(header)
     except MalformedRequest as error:
-        assert error.code == "bad_idempotency_key"
-    else:
-        assert key.isascii()
-        assert key.isprintable()
-        assert 1 <= len(key) <= 255
+        refused = error.code
+    assert refused in {"", "bad_idempotency_key"}
+    assert bool(key) != bool(refused)
+    assert key.isascii()
+    assert key.isprintable()
+    assert len(key) <= 255
 
 
 def test_key__a_day_later__is_free_again(tree: Tree) -> None:

@@ -317,17 +317,15 @@ async def test_turn__much_evidence__never_holds_the_loop_for_long() -> None:
     longest, running = 0.0, True
 
     async def watch() -> None:
+        # Processor time of the loop's own thread: others may take the processor away for as long as they like.
         nonlocal longest
-        last = time.perf_counter()
+        last = time.thread_time()
         while running:
             await asyncio.sleep(0.001)
-            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+            longest, last = max(longest, time.thread_time() - last), time.thread_time()
 
     watching = asyncio.create_task(watch())
-    began = time.perf_counter()
     await run_turn(snapshot({"metrics": cloudwatch(*many)}))
-    took = time.perf_counter() - began
     running = False
     await watching
-    # Others may take the processor away for a while; a piece that held the loop would show as most of the whole.
-    assert longest < max(0.25, took / 4)
+    assert longest < 0.25

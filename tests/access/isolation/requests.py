@@ -14,19 +14,6 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "api/v1/orgs/{org}/nodes/{node}/members"): {"username": "spare", "role": "viewer"},
     ("POST", "api/v1/orgs/{org}/members"): {"username": "new", "node": "{node}", "role": "viewer"},
     ("PATCH", "api/v1/orgs/{org}/members/{person_id}"): {"active": False},
-    ("PUT", "api/v1/orgs/{org}/identity-provider"): {
-        "kind": "oidc",
-        "authority": "https://id.example.com",
-        "client_id": "x",
-        "client_secret": "${{OPENSRE_CRED_SSO}}",
-        "enabled": False,
-    },
-    ("POST", "api/v1/orgs/{org}/identity-provider/mappings"): {
-        "kind": "group",
-        "value": "h",
-        "node": "{node}",
-        "role": "viewer",
-    },
     ("POST", "api/v1/orgs/{org}/nodes/{node}/grants"): {"name": "OPENSRE_CRED_A", "inherited": False},
     ("POST", "api/v1/reviews/{review_id}/approve"): {},
     ("POST", "api/v1/reviews/{review_id}/reject"): {"reason": "no"},
@@ -49,6 +36,17 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
             {"status": "firing", "labels": {"alertname": "A", "team": "{node}"}, "startsAt": "2026-01-01T00:00:00Z"}
         ],
     },
+    ("POST", "api/v1/alerts/{vendor}"): {
+        "receiver": "r",
+        "status": "firing",
+        "orgId": 1,
+        "groupKey": "g",
+        "commonLabels": {"team": "{node}", "alertname": "A"},
+        "alerts": [
+            {"status": "firing", "labels": {"alertname": "A", "team": "{node}"}, "startsAt": "2026-01-01T00:00:00Z"}
+        ],
+    },
+    ("POST", "api/v1/alerts/{vendor}/{organization}/{node}/{name}"): {"status": "firing"},
     ("POST", "login/"): {"username": "ghost", "password": "wrong"},
     ("POST", "login/code"): {"code": "123456"},
     ("POST", "app/new"): {"prompt": "why?", "team": "{org}/{node}"},

@@ -12,6 +12,8 @@ READ = {
     "Authorization",
     "X-OpenSRE-Team-Token",
     "User-Agent",
+    "Content-Type",
+    "Idempotency-Key",
     "If-Match",
     "If-None-Match",
     "HX-Request",

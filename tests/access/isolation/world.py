@@ -16,6 +16,7 @@ from controlplane.access.models import (
     User,
 )
 from controlplane.access.services import impersonation_begin
+from controlplane.alerts.models import AlertGroup, Source
 from controlplane.configs.policy_services import policy_create
 from controlplane.configs.services import config_patch
 from controlplane.core import clock
@@ -209,6 +210,18 @@ def _objects(tree: Tree) -> Objects:
     mapping = RoleMapping.objects.create(
         provider=provider, kind=MappingKind.GROUP, value="g", node=tree.root, role="viewer"
     )
+    group = AlertGroup.objects.create(
+        organization=tree.organization,
+        node=node,
+        source=Source.GRAFANA,
+        group_key="0" * 64,
+        group_text="g",
+        status="firing",
+        title="An alert",
+        thread=started.thread,
+        first_at=clock.now(),
+        last_at=clock.now(),
+    )
     names: dict[str, Any] = {
         "public_id": make_token(node).token.public_id,
         "membership_id": member.memberships.get().pk,
@@ -224,6 +237,9 @@ def _objects(tree: Tree) -> Objects:
         "run_id": started.run.pk,
         "secret": "x" * 43,
         "session_id": uuid4(),
+        "group_id": group.pk,
+        "vendor": "grafana",
+        "organization": tree.organization.slug,
     }
     return Objects(tree.organization.slug, node.slug, {key: str(value) for key, value in names.items()})
 
@@ -231,7 +247,18 @@ def _objects(tree: Tree) -> Objects:
 def _nowhere() -> Objects:
     uuid = str(UUID(int=4 << 76 | 8 << 60))
     names = dict.fromkeys(
-        ("person_id", "mapping_id", "grant_id", "review_id", "policy_id", "thread_id", "run_id", "session_id"), uuid
+        (
+            "person_id",
+            "mapping_id",
+            "grant_id",
+            "review_id",
+            "policy_id",
+            "thread_id",
+            "run_id",
+            "session_id",
+            "group_id",
+        ),
+        uuid,
     )
     return Objects(
         "ghost",
@@ -244,5 +271,7 @@ def _nowhere() -> Objects:
             "kind": "ghost",
             "name": "ghost",
             "secret": "y" * 43,
+            "vendor": "grafana",
+            "organization": "ghost",
         },
     )

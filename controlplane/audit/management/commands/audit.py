@@ -105,8 +105,10 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps({"removed": removed}, indent=2))
             return
-        for name, done in removed.items():
-            self.stdout.write(f"{name}: {done['events']} events and {done['security_events']} security events removed")
+        for name, counts in removed.items():
+            self.stdout.write(
+                f"{name}: {counts['events']} events and {counts['security_events']} security events removed"
+            )
 
 
 def _chains(names: Mapping[UUID, str], wanted: str | None) -> list[UUID]:
