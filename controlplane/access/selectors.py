@@ -15,10 +15,10 @@ from controlplane.access.models import (
     CredentialGrant,
     Membership,
     RecoveryCode,
-    SignInMethod,
     TokenKind,
     User,
 )
+from controlplane.access.sessions import SignInMethod
 from controlplane.core.actor import Actor, Role
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action

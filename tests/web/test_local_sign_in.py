@@ -19,11 +19,11 @@ from controlplane.access.models import (
     BrowserSession,
     IdentityProvider,
     RecoveryCode,
-    SignInMethod,
     User,
 )
 from controlplane.access.services import authenticator_begin, authenticator_confirm, sign_in_link_create
 from controlplane.access.services.sessions import sessions_sweep
+from controlplane.access.sessions import SignInMethod
 from controlplane.audit.models import SecurityEvent
 from controlplane.core.actor import Role
 from tests.factories import PASSWORD, Tree, actor_for_user, make_operator, make_user

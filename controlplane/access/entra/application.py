@@ -63,7 +63,7 @@ class TokenEndpointOnly:
         """Send msal's request for tokens."""
         if url != self._endpoints.token:
             raise Unreachable("Tokens are asked for at the token endpoint alone.", "not_asked")
-        sent = {name: str(value) for name, value in (headers or {}).items() if value is not None}
+        sent = {name: str(value) for name, value in (headers or {}).items()}
         sent |= {"Content-Type": "application/x-www-form-urlencoded"}
         answer: JsonAnswer = ask("POST", url, headers=sent, content=urlencode(data or {}).encode())
         return _Answer(answer.status, answer.text, answer.headers)

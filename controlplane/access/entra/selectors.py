@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from controlplane.access.credential_values import State, credentials_of
-from controlplane.access.models import ExternalIdentity, IdentityProvider, RoleMapping, User
+from controlplane.access.models import ExternalIdentity, IdentityProvider, RoleMapping
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows
@@ -100,28 +100,23 @@ def provider_at_sign_in(organization_slug: str) -> IdentityProvider | None:
     return providers.select_related("organization").first()
 
 
-def password_sign_in_allowed(user: User) -> bool:
-    """Return whether a person may sign in by password: its organization may have left that to its provider. One query.
-
-    Operators always may: they belong to no organization. A provider that is switched off forbids nothing.
-    """
-    return not IdentityProvider.objects.filter(
-        organization_id=user.organization_id, enabled=True, password_sign_in=False
-    ).exists()
-
-
 def provider_of_own(actor: Actor) -> IdentityProvider | None:
     """Return the enabled provider of the actor's own organization, to link an account with. One query."""
+    if actor.organization_id is None:
+        return None
     providers = IdentityProvider.objects.filter(organization_id=actor.organization_id, enabled=True)
-    return providers.select_related("organization").first() if actor.organization_id else None
+    return providers.select_related("organization").first()
 
 
 def identities_of_own(actor: Actor) -> QuerySet[ExternalIdentity]:
     """Return the identities linked with the actor's own account."""
-    return ExternalIdentity.objects.filter(user_id=actor.user_id, user__isnull=False).order_by("created_at")
+    if actor.user_id is None:
+        return ExternalIdentity.objects.none()
+    return ExternalIdentity.objects.filter(user_id=actor.user_id).order_by("created_at")
 
 
 def _may(actor: Actor, action: Action) -> bool:
+    if actor.organization_id is None:
+        return False
     root = Node.objects.filter(organization_id=actor.organization_id, parent__isnull=True).values_list("pk", flat=True)
-    lineage = tuple(root[:1]) if actor.organization_id else ()
-    return bool(lineage) and allows(actor, action, lineage)
+    return allows(actor, action, tuple(root[:1]))

@@ -273,8 +273,10 @@ def _refuse(reason: str) -> NoReturn:
 
 def _audit_role(directory: Actor, action: str, user: User, node: Node, role: str) -> None:
     row = {"username": user.username, "node": node.slug, "role": role, "source": MembershipSource.SSO.value}
-    change = {"after": row} if action == "membership.grant" else {"before": row}
-    _audit(directory, action, user, node=node, **change)
+    if action == "membership.grant":
+        _audit(directory, action, user, node=node, after=row)
+    else:
+        _audit(directory, action, user, node=node, before=row)
 
 
 def _audit_identity(identity: ExternalIdentity, action: str) -> None:
@@ -284,7 +286,9 @@ def _audit_identity(identity: ExternalIdentity, action: str) -> None:
     _audit(person.via(Channel.WEB), action, user, after=after)
 
 
-def _audit(actor: Actor, action: str, user: User, *, node: Node | None = None, **change: object) -> None:
+def _audit(
+    actor: Actor, action: str, user: User, *, node: Node | None = None, before: object = None, after: object = None
+) -> None:
     if user.organization_id is None:
         raise ValueError("an operator belongs to no organization's audit log")
     audit_record(
@@ -294,5 +298,6 @@ def _audit(actor: Actor, action: str, user: User, *, node: Node | None = None, *
         object_kind="user",
         object_id=str(user.pk),
         node_id=None if node is None else node.pk,
-        **change,
+        before=before,
+        after=after,
     )

@@ -4,7 +4,7 @@ from controlplane.access.models.credentials import CredentialGrant
 from controlplane.access.models.limits import RateWindow
 from controlplane.access.models.people import Membership, MembershipSource, SignInLink, User, UserManager
 from controlplane.access.models.revocations import RightsStamp
-from controlplane.access.models.sign_in import Authenticator, BrowserSession, RecoveryCode, SignInMethod
+from controlplane.access.models.sign_in import Authenticator, BrowserSession, RecoveryCode
 from controlplane.access.models.sso import (
     ExternalIdentity,
     GuestPolicy,
@@ -32,7 +32,6 @@ __all__ = [
     "RightsStamp",
     "RoleMapping",
     "SignInLink",
-    "SignInMethod",
     "TokenKind",
     "TokenPolicy",
     "User",
