@@ -5,12 +5,13 @@ attributes (``'unsafe-inline'``). That holds for the administration alone; every
 the settings.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from typing_extensions import override
+
+from controlplane.core.middleware import AnswerMiddleware
 
 ADMIN_PREFIX: Final = "/admin/"
 HEADER: Final = "Content-Security-Policy"
@@ -20,28 +21,11 @@ POLICY: Final = (
 )
 
 
-class AdminContentSecurityPolicy:
+class AdminContentSecurityPolicy(AnswerMiddleware):
     """Middleware: sets the policy on answers below ``/admin/`` that have none."""
 
-    sync_capable = True
-    async_capable = True
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        self._is_async = iscoroutinefunction(get_response)
-        if self._is_async:
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> Any:
-        if self._is_async:
-            return self._call_async(request)
-        return _with_policy(request, self.get_response(request))
-
-    async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
-        return _with_policy(request, await self.get_response(request))
-
-
-def _with_policy(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    if request.path_info.startswith(ADMIN_PREFIX):
-        response.headers.setdefault(HEADER, POLICY)
-    return response
+    @override
+    def answered(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.path_info.startswith(ADMIN_PREFIX):
+            response.headers.setdefault(HEADER, POLICY)
+        return response

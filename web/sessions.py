@@ -1,10 +1,9 @@
 """Browsers that are signed in: the one place where a session begins, and the middleware that ends it."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import login, logout
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +18,7 @@ from controlplane.access.selectors import must_have_authenticator
 from controlplane.access.services import session_begin, session_forget, session_seen
 from controlplane.core.actor import Channel
 from controlplane.core.errors import PermissionDenied
-from controlplane.core.middleware import is_api, problem_document
+from controlplane.core.middleware import Middleware, is_api, problem_document
 
 _BACKEND: Final = "controlplane.access.backends.LocalPasswordBackend"
 #: Where a person may go who has to add an authenticator app first.
@@ -58,17 +57,8 @@ def end_session(request: HttpRequest) -> None:
         session_forget(session_key=key)
 
 
-class SessionLimitMiddleware:
+class SessionLimitMiddleware(Middleware):
     """Ends a session that is over, notes one in use, and holds one that lacks an authenticator app to adding it."""
-
-    sync_capable = True
-    async_capable = True
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        self._is_async = iscoroutinefunction(get_response)
-        if self._is_async:
-            markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> Any:
         if self._is_async:

@@ -5,6 +5,7 @@ Both are capable of sync and async, so that neither costs a change of thread.
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,8 @@ GetResponse = Callable[[HttpRequest], Any]
 QUIET_ROUTES = frozenset({"livez", "readyz", "metrics"})
 
 
-class _Middleware:
-    """What both share: the choice between the sync and the async way, made once when the chain is built."""
+class Middleware:
+    """What all share: the choice between the sync and the async way, made once when the chain is built."""
 
     sync_capable = True
     async_capable = True
@@ -41,7 +42,23 @@ class _Middleware:
             markcoroutinefunction(self)  # type: ignore[type-var]  # annotated for functions, made for objects too
 
 
-class RequestContextMiddleware(_Middleware):
+class AnswerMiddleware(Middleware, ABC):
+    """One that only does something to answers: :meth:`answered`."""
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if self._is_async:
+            return self._call_async(request)
+        return self.answered(request, self.get_response(request))
+
+    async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answered(request, await self.get_response(request))
+
+    @abstractmethod
+    def answered(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the answer to give instead of ``response``, usually itself with something added."""
+
+
+class RequestContextMiddleware(Middleware):
     """Gives each request an id of ours, binds it to every log line, and records duration and status by route name.
 
     A client's own ``X-Request-ID`` is not taken: an id in our log is one we made. It is ``request.request_id`` and the
@@ -86,7 +103,7 @@ class RequestContextMiddleware(_Middleware):
         return response
 
 
-class ProblemMiddleware(_Middleware):
+class ProblemMiddleware(Middleware):
     """Answers errors in the form the caller reads: problem documents under ``/api/``, the error page elsewhere.
 
     It covers what REST framework does not see: unknown paths, errors of other middlewares, views that are plain Django,

@@ -56,7 +56,7 @@ class PersonInput(StrictSerializer):
     reason = TextField(required=False, allow_blank=True, default="", max_length=500)
 
 
-class PersonOutput(serializers.Serializer[Any]):
+class MemberPersonOutput(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     username = serializers.CharField()
     name = serializers.CharField()
@@ -68,7 +68,7 @@ class PersonOutput(serializers.Serializer[Any]):
 
 
 class PersonPageOutput(serializers.Serializer[Any]):
-    results = PersonOutput(many=True)
+    results = MemberPersonOutput(many=True)
     next = serializers.CharField(allow_null=True)
 
 
@@ -80,7 +80,7 @@ class PersonRoleOutput(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class PersonDetailOutput(PersonOutput):
+class PersonDetailOutput(MemberPersonOutput):
     ways_in = serializers.ListField(child=serializers.CharField())
     roles = PersonRoleOutput(many=True)
 
