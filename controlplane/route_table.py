@@ -225,6 +225,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "app/security/recovery-codes", Rule.ACCOUNT, status=422, note="Without the present password."),
     Route("POST", "app/security/browsers/end", Rule.ACCOUNT, status=302),
     Route("POST", "app/security/browsers/{session_id}/end", Rule.ACCOUNT, status=404, note="Another person's."),
+    # ---- pages: audit
+    Route("GET", "app/audit", Rule.PART, Action.AUDIT_READ),
     # ---- pages: people
     Route("GET", "app/members", Rule.PART, Action.MEMBER_READ),
     Route("GET", "app/members/invite", Rule.ROOT, Action.MEMBER_WRITE),

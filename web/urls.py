@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from web.views import (
     alerts,
+    audit,
     config,
     config_credentials,
     config_edit,
@@ -41,6 +42,7 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
     path("app/runs", runs.runs, name="runs"),
+    path("app/audit", audit.audit, name="audit"),
     path("app/alerts", alerts.alerts, name="alerts"),
     path("app/alerts/<uuid:group_id>", alerts.alert, name="alert"),
     path("app/config", config.config, name="config"),

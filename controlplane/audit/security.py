@@ -29,8 +29,7 @@ def audit_denied(
 ) -> None:
     """Note that ``actor`` was refused something. At most one statement, and none for a repetition.
 
-    REST, pages, streams and hot routes call this centrally for every 401 of a known credential, 403, 404 and 429: only
-    what is refused without such an answer needs a call of its own.
+    For what the organization should know of: a token used from a network it is not allowed from, a view of a team.
 
     Args:
         actor: who tried; for a refused credential that is known, the actor it would have been.
