@@ -69,6 +69,9 @@ class Lifespan:
             await asyncio.to_thread(self._sweeper.end)
         for closing in self._also:
             await closing.close()
+        # Only now: until it has stopped, a part that is stopping takes this process out of service.
+        health.unregister("worker")
+        health.unregister("hub")
 
 
 def _end_streams_on_signals(hub: Hub) -> None:

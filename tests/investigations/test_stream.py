@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from django.conf import settings as django_settings
+from django.test import Client
 
 from controlplane.core.actor import Role
 from controlplane.investigations import metrics
@@ -294,6 +295,13 @@ def test_stream__server_told_to_stop__open_streams_end_at_once(tree: Tree) -> No
     assert outcome == ["ended"]
     assert time.monotonic() - began < 5
     assert types(thread.pk) == ["run_started"]
+
+
+def test_server__stopped_on_purpose__is_no_failed_check_of_the_process_that_goes_on(client: Client) -> None:
+    with serving() as server:
+        assert httpx.get(f"{server.url}/readyz").json()["checks"]["hub"] == "ok"
+    checks = client.get("/readyz").json()["checks"]
+    assert checks == {"database": "ok", "migrations": "ok"}
 
 
 def test_stream__client_that_never_reads__is_let_go(
