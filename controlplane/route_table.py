@@ -117,6 +117,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("DELETE", f"{_ORG}/members/{{person_id}}", Rule.MEMBER, Action.MEMBER_WRITE, 204, note=_ON_ROOT),
     Route("POST", f"{_ORG}/members/{{person_id}}/invitation", Rule.MEMBER, Action.MEMBER_WRITE, 201, note=_ON_ROOT),
     Route("GET", f"{_ORG}/members/{{person_id}}/permissions", Rule.MEMBER, Action.MEMBER_READ),
+    # ---- sign-in by a provider
+    Route("GET", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
+    Route("PUT", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, note="Owners, as people."),
+    Route("DELETE", f"{_ORG}/identity-provider", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 204, note="As above."),
+    Route("POST", f"{_ORG}/identity-provider/test", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, note="As above."),
+    Route("GET", f"{_ORG}/identity-provider/mappings", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
+    Route("POST", f"{_ORG}/identity-provider/mappings", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 201),
+    Route(
+        "DELETE", f"{_ORG}/identity-provider/mappings/{{mapping_id}}", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 204
+    ),
     # ---- audit
     Route("GET", f"{_ORG}/audit", Rule.PART, Action.AUDIT_READ),
     # ---- credentials
@@ -182,6 +192,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "login/code", Rule.PUBLIC, status=302),
     Route("GET", "login/link/{secret}", Rule.PUBLIC, status=410, note="200 for a link that works."),
     Route("POST", "login/link/{secret}", Rule.PUBLIC, status=410),
+    Route("GET", "login/{org}", Rule.PUBLIC, note="Who is signed in goes on. An unknown organization looks the same."),
+    Route("GET", "login/{org}/begin", Rule.PUBLIC, status=404, note="302 to the provider of the organization."),
+    Route("GET", "login/{org}/callback", Rule.PUBLIC, status=400, note="Of a sign-in that this browser began: 302."),
     Route("POST", "logout/", Rule.PUBLIC, status=302),
     # ---- pages: investigations
     Route("GET", "app/", Rule.PERSON),
@@ -227,6 +240,15 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "app/security/browsers/{session_id}/end", Rule.ACCOUNT, status=404, note="Another person's."),
     # ---- pages: audit
     Route("GET", "app/audit", Rule.PART, Action.AUDIT_READ),
+    Route("POST", "app/security/link", Rule.PERSON, status=404, note="Of one's own account; 404 without a provider."),
+    Route("POST", "app/security/identities/{identity_id}/unlink", Rule.PERSON, status=404, note="Another person's."),
+    # ---- pages: sign-in by a provider
+    Route("GET", "app/sign-in", Rule.ROOT, Action.IDENTITY_PROVIDER_READ),
+    Route("POST", "app/sign-in", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 302),
+    Route("POST", "app/sign-in/test", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE),
+    Route("POST", "app/sign-in/remove", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 302),
+    Route("POST", "app/sign-in/mappings", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 302),
+    Route("POST", "app/sign-in/mappings/{mapping_id}/remove", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 302),
     # ---- pages: people
     Route("GET", "app/members", Rule.PART, Action.MEMBER_READ),
     Route("GET", "app/members/invite", Rule.ROOT, Action.MEMBER_WRITE),

@@ -7,6 +7,7 @@ from typing import Final
 
 from django.urls import NoReverseMatch, reverse
 
+from controlplane.access.entra.selectors import may_read_provider
 from controlplane.core.actor import Actor
 from controlplane.core.permissions import Action, nodes_that_allow
 
@@ -41,7 +42,7 @@ def _everybody(_actor: Actor) -> bool:
 _PAGES: Final = (
     _Page("web:members", "Members", "team", partial(_may, Action.MEMBER_READ)),
     _Page("web:tokens", "Access tokens", "key", _everybody),
-    _Page("web:sign_in_settings", "Sign-in", "lock", partial(_may, Action.IDENTITY_PROVIDER_READ)),
+    _Page("web:sign_in_settings", "Sign-in", "lock", may_read_provider),
     _Page("web:audit", "Audit", "file", partial(_may, Action.AUDIT_READ)),
     _Page("web:security", "Your account", "eye", _everybody),
 )

@@ -3,6 +3,12 @@
 from django.urls import path
 
 from controlplane.access.api.grants import GrantListView, GrantView
+from controlplane.access.api.identity_provider import (
+    IdentityProviderTestView,
+    IdentityProviderView,
+    RoleMappingListView,
+    RoleMappingView,
+)
 from controlplane.access.api.me import MeView
 from controlplane.access.api.members import MemberListView, MemberView
 from controlplane.access.api.organization_tokens import (
@@ -41,4 +47,10 @@ urlpatterns = [
     path("orgs/<slug:org>/members/<uuid:person_id>/permissions", PersonPermissionsView.as_view(), name="permissions"),
     path("orgs/<slug:org>/nodes/<slug:node>/grants", GrantListView.as_view(), name="grants"),
     path("orgs/<slug:org>/nodes/<slug:node>/grants/<uuid:grant_id>", GrantView.as_view(), name="grant"),
+    path("orgs/<slug:org>/identity-provider", IdentityProviderView.as_view(), name="identity_provider"),
+    path("orgs/<slug:org>/identity-provider/test", IdentityProviderTestView.as_view(), name="identity_provider_test"),
+    path("orgs/<slug:org>/identity-provider/mappings", RoleMappingListView.as_view(), name="role_mappings"),
+    path(
+        "orgs/<slug:org>/identity-provider/mappings/<uuid:mapping_id>", RoleMappingView.as_view(), name="role_mapping"
+    ),
 ]

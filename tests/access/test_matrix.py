@@ -235,4 +235,9 @@ def test_matrix__covers_every_path_of_these_apps() -> None:
         "orgs/<slug:org>/members/<uuid:person_id>/invitation",
         "orgs/<slug:org>/members/<uuid:person_id>/permissions",
         f"{node}/grants/<uuid:grant_id>",
+        # tests/access/entra/test_provider_api.py
+        "orgs/<slug:org>/identity-provider",
+        "orgs/<slug:org>/identity-provider/test",
+        "orgs/<slug:org>/identity-provider/mappings",
+        "orgs/<slug:org>/identity-provider/mappings/<uuid:mapping_id>",
     }

@@ -20,6 +20,8 @@ SAMPLES = {"uuid": "0197a4c8-0000-7000-8000-000000000001", "int": "1", "slug": "
 #: Answered without anybody signed in, and the same for everybody.
 PUBLIC = re.compile(r"/(livez|readyz|metrics|api/v1/schema|api/v1/events/schemas|api/docs|static/.*)?\Z")
 
+CALLBACK = re.compile(r"/login/[^/]+/callback\Z")
+
 
 def urls(patterns: Any = None, prefix: str = "/") -> Iterator[tuple[str, str]]:
     """Yield each URL of the project with something plausible in its places, and its route."""
@@ -55,6 +57,7 @@ def operator(db: None) -> Client:
 def test_urls__are_those_of_the_project() -> None:
     assert {"/login/", "/app/security", "/api/v1/me", "/admin/login/", "/logout/"} <= set(ALL)
     assert len(ALL) > 80
+    assert len([url for url in ALL if CALLBACK.match(url)]) == 1
 
 
 @pytest.mark.parametrize("who", ["nobody", "owner", "operator"])
@@ -72,7 +75,9 @@ def _has_headers(url: str, answer: Any) -> None:
         assert answer[name] == value, (url, name)
     assert answer["X-Content-Type-Options"] == "nosniff", url
     assert answer["X-Frame-Options"] == "DENY", url
-    assert answer["Referrer-Policy"] == "same-origin", url
+    # The address that a provider sends a browser back to has the code in it: no page learns it, ours included.
+    referrer = "no-referrer" if CALLBACK.match(url) else "same-origin"
+    assert answer["Referrer-Policy"] == referrer, url
     assert answer["Cross-Origin-Opener-Policy"] == "same-origin", url
     policy = answer["Content-Security-Policy"]
     assert "default-src 'none'" in policy, url

@@ -236,5 +236,5 @@ def test_tokens__many__same_number_of_queries(tree: Tree, owner: Person, django_
         make_token(tree.payments, name=f"t{number}")
     with time_machine.travel(clock.now(), tick=False):
         owner.client.get("/app/tokens")
-        with django_assert_max_num_queries(13):
+        with django_assert_max_num_queries(14):
             owner.client.get("/app/tokens")

@@ -18,6 +18,7 @@ from controlplane.access import sessions, totp
 from controlplane.access.accounts import Account, account_of
 from controlplane.access.actors import VIEW_AS, actor_for_user
 from controlplane.access.backends import passwords_allowed
+from controlplane.access.entra.selectors import identities_of_own, provider_of_own
 from controlplane.access.limits.guard import limit_actor, limit_address
 from controlplane.access.selectors import authenticator_of, recovery_codes_left, signed_in_by_link
 from controlplane.access.services import (
@@ -192,7 +193,10 @@ def _keep_signed_in(request: HttpRequest, user: Account) -> None:
 
 def _page(request: HttpRequest, user: Account, *, error: AppError | None = None) -> HttpResponseBase:
     found = authenticator_of(user)
+    actor = actor_for_user(user, channel=Channel.WEB)
     context: dict[str, Any] = {
+        "identities": identities_of_own(actor),
+        "link_with": provider_of_own(actor),
         "has_password": user.has_usable_password(),
         "may_choose": not user.has_usable_password() and signed_in_by_link(user, request.session.session_key),
         "passwords_allowed": passwords_allowed(user),

@@ -23,7 +23,7 @@ from controlplane.access.services import (
 )
 from controlplane.access.sessions import SignInMethod
 from controlplane.core.errors import NotAuthenticated, TooManyRequests
-from web import second_factor
+from web import second_factor, sso
 from web.forms import SignInForm
 from web.session import safe_next
 from web.sessions import begin_session, end_session
@@ -119,9 +119,12 @@ def sign_in_link(request: HttpRequest, secret: str) -> HttpResponseBase:
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponseBase:
-    """End the session."""
+    """End the session; where a provider began it, at the provider too."""
+    organization, onward = sso.sign_out_address(request)
     end_session(request)
-    return redirect("web:login")
+    if onward:
+        return sso.leave(request, onward, heading="Signed out here")
+    return redirect("web:organization_sign_in", organization) if organization else redirect("web:login")
 
 
 def _password_was_right(request: HttpRequest, user: Account) -> HttpResponseBase:

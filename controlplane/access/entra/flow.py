@@ -1,5 +1,6 @@
 """One sign-in between its two ends: where the browser is sent, and what its return comes to. Nothing is written."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ from controlplane.access.entra.id_tokens import Claims, check_id_token
 from controlplane.access.entra.outgoing import Unreachable
 from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.models import IdentityProvider, MappingKind
+
+# msal would rather have ``form_post``, a POST by another site: it comes without the session's cookie (SameSite=Lax).
+warnings.filterwarnings("ignore", message="response_mode='form_post'", category=UserWarning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,6 @@ def flow_begin(provider: IdentityProvider) -> Begun:
     redirect_uri = callback_url(provider.organization.slug)
     try:
         application, _ = application_of(provider)
-        # ``query``: a form posted by another site would come without the session's cookie, which is SameSite=Lax.
         flow = application.initiate_auth_code_flow(["email"], redirect_uri=redirect_uri, response_mode="query")
     except (Unreachable, DiscoveryFault, ValueError, RuntimeError) as error:
         raise SignInRefused("discovery", _words(error)) from None
@@ -85,8 +88,8 @@ def flow_finish(provider: IdentityProvider, flow: Mapping[str, Any], answer: Map
         tokens = application.acquire_token_by_auth_code_flow(dict(flow), dict(answer))
     except Unreachable as error:
         raise SignInRefused("exchange", str(error)) from None
-    except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        # msal quotes what it compared: its words go nowhere.
+    except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+        # msal reads the token before anybody has checked it, and quotes what it compared: its words go nowhere.
         raise SignInRefused("token_nonce" if "nonce" in str(error) else "token_malformed") from None
     if "error" in tokens:
         raise SignInRefused("exchange", error_code(tokens))

@@ -35,11 +35,15 @@ REASONS: Final[dict[str, str]] = {
 
 
 class SignInRefused(Exception):
-    """A sign-in that ends here. ``reason`` is one of :data:`REASONS`; ``detail`` is for the log, free of secrets."""
+    """A sign-in that ends here. ``reason`` is one of :data:`REASONS`; ``detail`` is for the log, free of secrets.
+
+    ``label`` is what the provider calls the person, once its token has been checked.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         if reason not in REASONS:
             raise ValueError(f"no reason: {reason}")
         self.reason = reason
         self.detail = detail
+        self.label = ""
         super().__init__(f"{REASONS[reason]} {detail}".strip())

@@ -9,7 +9,7 @@ from controlplane.access.credential_values import State, credentials_of
 from controlplane.access.models import ExternalIdentity, IdentityProvider, RoleMapping
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied
-from controlplane.core.permissions import Action, allows
+from controlplane.core.permissions import Action, allows, nodes_that_allow
 from controlplane.core.references import references_of
 from controlplane.orgs.models import Node, Organization, is_slug
 from controlplane.orgs.selectors import organization_get
@@ -52,7 +52,7 @@ def identity_provider_get(*, actor: Actor, organization_slug: str, action: Actio
 
 
 def may_read_provider(actor: Actor) -> bool:
-    """Return whether the actor may read its organization's provider at all. One query."""
+    """Return whether the actor may read its organization's provider at all. One query for an admin, else none."""
     return _may(actor, Action.IDENTITY_PROVIDER_READ)
 
 
@@ -89,6 +89,11 @@ def credential_state(provider: IdentityProvider) -> CredentialState:
     return CredentialState(name, credentials_of(root.pk, [root.pk]).state(name))
 
 
+def provider_set_up(organization: Organization) -> IdentityProvider | None:
+    """Return the provider of an organization whose settings the actor has been permitted to read. One query."""
+    return IdentityProvider.objects.filter(organization=organization).select_related("organization").first()
+
+
 def provider_at_sign_in(organization_slug: str) -> IdentityProvider | None:
     """Return the provider that signs in to an organization, ``None`` if it has none switched on or is none. One query.
 
@@ -116,7 +121,7 @@ def identities_of_own(actor: Actor) -> QuerySet[ExternalIdentity]:
 
 
 def _may(actor: Actor, action: Action) -> bool:
-    if actor.organization_id is None:
+    if actor.organization_id is None or not nodes_that_allow(actor, action):
         return False
     root = Node.objects.filter(organization_id=actor.organization_id, parent__isnull=True).values_list("pk", flat=True)
     return allows(actor, action, tuple(root[:1]))

@@ -74,6 +74,7 @@ def identity_provider_set(
     Raises:
         NotFound, PermissionDenied: the actor is no owner of the organization.
         InvalidInput: with one entry for every field that breaks a rule; values are not quoted.
+        Conflict: ``last_owner``: it vouches for others than before, and nobody would be left with the role owner.
     """
     organization, _ = organization_for(
         actor=actor, organization_slug=organization_slug, action=Action.IDENTITY_PROVIDER_WRITE
@@ -111,11 +112,13 @@ def identity_provider_remove(*, actor: Actor, organization_slug: str) -> None:
 
     Raises:
         NotFound, PermissionDenied: the actor is no owner of the organization, or there is no provider.
+        Conflict: ``last_owner``: nobody would be left with the role owner.
     """
     organization, root = organization_for(
         actor=actor, organization_slug=organization_slug, action=Action.IDENTITY_PROVIDER_WRITE
     )
-    provider = IdentityProvider.objects.select_for_update().filter(organization=organization).first()
+    Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
+    provider = IdentityProvider.objects.filter(organization=organization).first()
     if provider is None:
         raise NotFound("This organization has no identity provider yet.")
     before, pk = describe(provider), provider.pk
@@ -276,9 +279,20 @@ def _vouches_for_others(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def end_roles(organization: Organization) -> int:
-    """Take away every role of an organization that came by its provider; return how many."""
+    """Take away every role of an organization that came by its provider; return how many.
+
+    Raises:
+        Conflict: ``last_owner``: nobody holds the role owner by hand, so that nobody would be left with it.
+    """
+    Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
     roles = Membership.objects.filter(user__organization=organization, source=MembershipSource.SSO)
     ended, _ = roles.delete()
+    owners = Membership.objects.filter(
+        node__organization=organization, node__parent__isnull=True, role=Role.OWNER.value, user__is_active=True
+    )
+    if ended and not owners.exists():
+        detail = "Every owner is one by this provider. Give somebody the role owner by hand first."
+        raise Conflict(detail, code="last_owner")
     return ended
 
 

@@ -10,9 +10,10 @@ from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 from django.utils.crypto import get_random_string
 
+from controlplane.access import metrics
 from controlplane.access.entra.flow import Begun, Vouched, flow_begin, flow_finish
 from controlplane.access.entra.id_tokens import Claims
-from controlplane.access.entra.refusals import REASONS, SignInRefused
+from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.models import (
     ExternalIdentity,
     GuestPolicy,
@@ -23,6 +24,7 @@ from controlplane.access.models import (
     User,
 )
 from controlplane.access.revocations import rights_taken
+from controlplane.audit.security import sign_in_record
 from controlplane.audit.services import audit_record
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind, Channel, Role
@@ -75,34 +77,32 @@ def sign_in_finish(
     Raises:
         SignInRefused: recorded already.
     """
+    label = ""
     try:
         vouched = flow_finish(provider, flow, answer)
+        label = vouched.claims.label
         return _let_in(provider, vouched, link_to, address)
     except SignInRefused as refused:
+        refused.label = label
         refusal_record(provider=provider, refused=refused, address=address)
         raise
 
 
-@transaction.atomic
 def refusal_record(*, provider: IdentityProvider, refused: SignInRefused, address: str | None = None) -> None:
-    """Log a refused sign-in and record it in the organization's audit log."""
+    """Log a refused sign-in and note it in the organization's security stream: anybody can make any number of them.
+
+    The person is told neutral words; the reason is here for administrators, by the code of :data:`REASONS`.
+    """
     log.warning("sign_in.refused", provider=str(provider.pk), reason=refused.reason, detail=refused.detail)
-    nobody = Actor(
-        ActorKind.ANONYMOUS,
-        "anonymous",
-        "anonymous",
-        provider.organization_id,
-        channel=Channel.WEB,
-        address=address,
-    )
-    audit_record(
-        actor=nobody,
+    metrics.sign_ins_total.labels(provider.kind, "refused").inc()
+    sign_in_record(
+        ok=False,
+        method=provider.kind,
+        principal="unknown",
+        label=refused.label,
         organization_id=provider.organization_id,
-        action="sign_in.refuse",
-        object_kind="identity_provider",
-        object_id=str(provider.pk),
-        after={"reason": refused.reason, "detail": refused.detail},
-        reason=REASONS[refused.reason],
+        address=address,
+        reason=refused.reason,
     )
 
 
@@ -113,8 +113,7 @@ def _let_in(provider: IdentityProvider, vouched: Vouched, link_to: UUID | None, 
         # Somebody new signing in twice at once: the row of the first is there now.
         signed_in = _derived(provider, vouched, link_to, address)
     if signed_in is None:
-        detail = f"{vouched.claims.label}. {vouched.problem}".strip()
-        raise SignInRefused("groups_unavailable" if vouched.problem else "no_role", detail)
+        raise SignInRefused("groups_unavailable" if vouched.problem else "no_role", vouched.problem)
     return signed_in
 
 
@@ -151,18 +150,10 @@ def _derived(
         if dropped:
             rights_taken(user.organization_id)
         return None
-    person = Actor(
-        ActorKind.USER,
-        f"user:{user.pk}",
-        user.display_name,
-        user.organization_id,
-        user.pk,
-        channel=Channel.WEB,
-        address=address,
-    )
-    changes: dict[str, object] = {"provider": provider.name, "identity": identity.label, "guest": vouched.claims.guest}
-    changes |= {"granted": granted, "dropped": dropped, "groups": vouched.problem or "read"}
-    _audit(person, "sign_in.provider", user, after=changes)
+    if granted or dropped or vouched.problem:
+        changes: dict[str, object] = {"provider": provider.name, "identity": identity.label}
+        changes |= {"guest": vouched.claims.guest, "granted": granted, "dropped": dropped}
+        _audit(directory, "sign_in.roles", user, after=changes | {"groups": vouched.problem or "read"})
     if dropped:
         rights_taken(user.organization_id)
     return SignedIn(user, _notice(vouched), vouched.end_session)

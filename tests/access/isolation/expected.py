@@ -119,7 +119,8 @@ def _page(route: Route, caller: Caller, done: int) -> Answer:  # noqa: PLR0911 (
         return 200 if name == "member without a role" and route.path == "app/config" else done
     if name in FOREIGN:
         # A page is about one's own organization: there the names of nodes mean its own, and ids of here nothing.
-        own = route.rule in {Rule.PART, Rule.ROOT} or (route.rule == Rule.NODE and route.path.count("{") < 2)
+        whole = route.rule in {Rule.PART, Rule.ROOT} and "{" not in route.path
+        own = whole or (route.rule == Rule.NODE and route.path.count("{") < 2)
         return done if own else _team_unseen(route)
     if route.rule == Rule.ROOT and route.path == "app/members/invite":
         return done if name in ON_ROOT else 403
