@@ -188,8 +188,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "", Rule.PUBLIC, status=302),
     Route("GET", "login/", Rule.PUBLIC, note="Who is signed in goes on to the home page."),
     Route("POST", "login/", Rule.PUBLIC, status=422, note="A wrong password; limited and locked by address."),
-    Route("GET", "login/code", Rule.PUBLIC, status=302, note="The second step of a sign-in, from its own session."),
-    Route("POST", "login/code", Rule.PUBLIC, status=302),
+    Route(
+        "GET", "login/second/step", Rule.PUBLIC, status=302, note="The second step of a sign-in, from its own session."
+    ),
+    Route("POST", "login/second/step", Rule.PUBLIC, status=302),
     Route("GET", "login/link/{secret}", Rule.PUBLIC, status=410, note="200 for a link that works."),
     Route("POST", "login/link/{secret}", Rule.PUBLIC, status=410),
     Route("GET", "login/{org}", Rule.PUBLIC, note="Who is signed in goes on. An unknown organization looks the same."),

@@ -31,7 +31,7 @@ app_name = "web"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="web:home"), name="root"),
     path("login/", sign_in.sign_in, name="login"),
-    path("login/code", sign_in.sign_in_code, name="login_code"),
+    path("login/second/step", sign_in.sign_in_code, name="login_code"),
     path("login/<slug:org>", sso.organization_sign_in, name="organization_sign_in"),
     path("login/<slug:org>/begin", sso.begin, name="sso_begin"),
     path("login/<slug:org>/callback", sso.callback, name="sso_callback"),

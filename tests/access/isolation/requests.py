@@ -61,7 +61,7 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     },
     ("POST", "api/v1/alerts/{vendor}/{organization}/{node}/{name}"): {"status": "firing"},
     ("POST", "login/"): {"username": "ghost", "password": "wrong"},
-    ("POST", "login/code"): {"code": "123456"},
+    ("POST", "login/second/step"): {"code": "123456"},
     ("POST", "app/new"): {"prompt": "why?", "team": "{org}/{node}"},
     ("POST", "app/threads/{thread_id}/messages"): {"text": "look here"},
     ("POST", "app/threads/{thread_id}/answers"): {"request_id": "q", "question_0": "yes"},
