@@ -172,6 +172,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "api/v1/threads/{thread_id}/messages", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/interrupt", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 200),
+    Route(
+        "POST", "api/v1/threads/{thread_id}/decisions", Rule.THREAD, Action.RUN_READ, note="Decided by review.decide."
+    ),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
     Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
@@ -206,6 +209,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "app/threads/{thread_id}/messages", Rule.THREAD, Action.RUN_CONTROL, 302),
     Route("POST", "app/threads/{thread_id}/stop", Rule.THREAD, Action.RUN_CONTROL, 302),
     Route("POST", "app/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 302),
+    Route(
+        "POST", "app/threads/{thread_id}/decide", Rule.THREAD, Action.RUN_READ, 302, note="Decided by review.decide."
+    ),
+    Route("GET", "app/threads/{thread_id}/approval", Rule.THREAD, Action.RUN_READ, 204, note="200 while one waits."),
     Route("GET", "app/threads/{thread_id}/question", Rule.THREAD, Action.RUN_READ, 204, note="200 while one waits."),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report.md", Rule.THREAD, Action.RUN_READ),

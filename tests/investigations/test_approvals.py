@@ -297,7 +297,7 @@ class TestDeciding:
     ) -> None:
         configure(tree, server)
         run = asked(tree, asker)
-        Membership.objects.filter(user_id=asker.user_id).delete()
+        Membership.objects.filter(user__username="asker").delete()
         assert refusal(lambda: decide(reviewer, run)).code == "author_not_allowed"
         assert ReviewRequest.objects.get().state == "pending"
 
