@@ -175,6 +175,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         "POST", "api/v1/threads/{thread_id}/decisions", Rule.THREAD, Action.RUN_READ, note="Decided by review.decide."
     ),
+    Route("GET", "api/v1/threads/{thread_id}/runs/{run_id}/recording", Rule.THREAD, Action.RUN_READ, 409),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
     Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
@@ -216,6 +217,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "app/threads/{thread_id}/question", Rule.THREAD, Action.RUN_READ, 204, note="200 while one waits."),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report.md", Rule.THREAD, Action.RUN_READ),
+    Route("GET", "app/threads/{thread_id}/runs/{run_id}/recording.json", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/runs", Rule.PERSON),
     Route("GET", "app/alerts", Rule.PERSON),
     Route("GET", "app/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),

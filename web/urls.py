@@ -47,6 +47,11 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/approval", threads.approval, name="thread_approval"),
     path("app/threads/<uuid:thread_id>/question", threads.question, name="thread_question"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
+    path(
+        "app/threads/<uuid:thread_id>/runs/<uuid:run_id>/recording.json",
+        threads.recording_file,
+        name="recording_file",
+    ),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
     path("app/runs", runs.runs, name="runs"),
     path("app/audit", audit.audit, name="audit"),

@@ -22,6 +22,7 @@ from controlplane.investigations import approvals, selectors, services
 from controlplane.investigations.idempotency import call_once, key_of
 from controlplane.investigations.log import LogPage, read_page
 from controlplane.investigations.models import Run, Thread
+from controlplane.investigations.recording import run_recording
 from controlplane.investigations.starting import investigation_draft, investigation_queue
 from controlplane.orgs.selectors import team_for
 from controlplane.runtimes.events import event_schemas
@@ -271,6 +272,17 @@ class ThreadDecisionsView(APIView):
             reason=body.get("reason", ""),
         )
         return Response({"review": review.pk, "state": review.state, "by": review.decided_label})
+
+
+class RunRecordingView(APIView):
+    def rate_rule(self, _request: Request) -> str:
+        """Return which rule limits this call besides the one for all."""
+        return "exports"
+
+    @extend_schema(operation_id="run_recording", responses={200: dict[str, Any], 409: PROBLEM, 413: PROBLEM})
+    def get(self, request: Request, thread_id: UUID, run_id: UUID) -> Response:
+        """Read a finished run as a recording that can be played again (``replay/1``)."""
+        return Response(run_recording(actor=actor_of(request), thread_id=thread_id, run_id=run_id))
 
 
 class EventSchemasView(APIView):

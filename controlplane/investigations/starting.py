@@ -24,7 +24,8 @@ from controlplane.investigations.queueing import run_queue
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_is_archived, node_require
 from controlplane.runtimes.registry import get_runtime
-from controlplane.runtimes.sources.snapshot import FORMAT, snapshot_validate
+from controlplane.runtimes.replay import ReplayRuntime, is_recording, recording_validate
+from controlplane.runtimes.sources.snapshot import snapshot_validate
 
 P = ParamSpec("P")
 
@@ -68,7 +69,8 @@ def investigation_draft(
         team: the node whose configuration the run uses.
         prompt: 1 to 32,000 characters after trimming.
         alert: the alert's JSON object, at most 1 MiB encoded.
-        evidence: a ``snapshot/1`` object (recorded evidence), at most 8 MiB encoded.
+        evidence: a ``snapshot/1`` object (recorded evidence), or a ``replay/1`` (a recorded run, which is played unless
+            ``runtime`` says otherwise), at most 8 MiB encoded.
         visibility: ``private`` or ``team``; by default people's own are private, all others are for the team.
         runtime: a runtime's name instead of the configured one.
         sample: marks a shipped sample, which never becomes history.
@@ -82,14 +84,14 @@ def investigation_draft(
         raise invalid("/team", "team_archived", "This team is archived and takes no new investigations.")
     text = clean_text(prompt, pointer="/prompt", limit=MAX_PROMPT_CHARS)
     effective = config_effective(node_id=team.pk)
-    kind = runtime or runtime_kind(effective.document)
+    kind = runtime or (ReplayRuntime.name if is_recording(evidence) else runtime_kind(effective.document))
     get_runtime(kind)
     return Draft(
         actor=actor,
         team=team,
         prompt=text,
         alert=clean_alert(alert),
-        snapshot=None if evidence is None else redact_json(snapshot_validate(evidence)),
+        snapshot=None if evidence is None else redact_json(evidence_validate(evidence)),
         visibility=_visibility(actor, visibility),
         runtime=kind,
         config_chain=[[str(node), version] for node, version in effective.chain],
@@ -149,6 +151,11 @@ def _queued(draft: Callable[P, Draft]) -> Callable[P, Started]:
 investigation_start: Final = _queued(investigation_draft)
 
 
+def evidence_validate(evidence: object) -> dict[str, Any]:
+    """Return evidence that was given inline, checked by the rules of its format."""
+    return recording_validate(evidence) if is_recording(evidence) else snapshot_validate(evidence)
+
+
 def _visibility(actor: Actor, wanted: str | None) -> str:
     if wanted is None:
         return Visibility.PRIVATE if actor.is_person else Visibility.TEAM
@@ -163,7 +170,7 @@ def _artifact_create(organization_id: UUID, snapshot: Any) -> Artifact:
     raw = orjson.dumps(snapshot)
     return Artifact.objects.create(
         organization_id=organization_id,
-        format=FORMAT,
+        format=snapshot["format"],
         sha256=hashlib.sha256(raw).hexdigest(),
         size_bytes=len(raw),
         content=zlib.compress(raw, 6),

@@ -17,6 +17,7 @@ from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.actions import action_tools
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
+from controlplane.runtimes.replay import FORMAT as REPLAY
 from controlplane.runtimes.sources.live.endpoint import Resolve
 from controlplane.runtimes.sources.live.integrations import live_sources
 from controlplane.runtimes.sources.recorded import RecordedSource
@@ -95,6 +96,7 @@ def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[Tur
     limits = limits_for(config)
     # What the node holds now, not when the run began: a grant taken back meanwhile sends nothing more.
     resolve = credentials_of(thread.node_id).resolve
+    recording = _recording(run)
     turn = TurnContext(
         run_id=run.pk,
         thread_id=thread.pk,
@@ -107,16 +109,17 @@ def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[Tur
         config=config,
         limits=limits,
         toolbox=toolbox_for(
-            _sources(run, config, resolve),
+            [] if recording is not None else _sources(run, config, resolve),
             turn=run.number,
             limits=limits,
-            actions=() if thread.sample else action_tools(config, resolve),
+            actions=() if thread.sample or recording is not None else action_tools(config, resolve),
             gate=gate,
         ),
         control=control,
         resume=None if run.resume is None else Resume(**run.resume),
         events=_own_events(run) if claim.attempt > 1 else (),
         sample=thread.sample,
+        recording=recording,
         by_person=run.requested_by.startswith("user:"),
     )
     return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
@@ -126,6 +129,13 @@ def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:
     """Return the thread's messages no run has taken up, oldest first."""
     rows = Message.objects.filter(thread_id=thread_id, delivered_at__isnull=True).order_by("created_at", "id")
     return list(rows.values_list("pk", "text"))
+
+
+def _recording(run: Run) -> Mapping[str, Any] | None:
+    if run.artifact is None or run.artifact.format != REPLAY:
+        return None
+    recording: Mapping[str, Any] = artifact_content(run.artifact)
+    return recording
 
 
 def _sources(run: Run, config: Mapping[str, Any], resolve: Resolve) -> list[Source]:

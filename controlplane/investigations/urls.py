@@ -11,5 +11,6 @@ urlpatterns = [
     path("threads/<uuid:thread_id>/interrupt", api.ThreadInterruptView.as_view(), name="thread-interrupt"),
     path("threads/<uuid:thread_id>/answers", api.ThreadAnswersView.as_view(), name="thread-answers"),
     path("threads/<uuid:thread_id>/decisions", api.ThreadDecisionsView.as_view(), name="thread-decisions"),
+    path("threads/<uuid:thread_id>/runs/<uuid:run_id>/recording", api.RunRecordingView.as_view(), name="run-recording"),
     path("events/schema", api.EventSchemasView.as_view(), name="event-schemas"),
 ]

@@ -83,7 +83,8 @@ class TurnContext:
 
     ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims
     of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
-    plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is a person's own words, not an alert's.
+    plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is a person's own words, not an alert's;
+    ``recording`` is what the runtime ``replay`` plays (``replay/1``).
     """
 
     run_id: UUID
@@ -102,6 +103,7 @@ class TurnContext:
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     sample: bool = False
     by_person: bool = False
+    recording: Mapping[str, Any] | None = None
 
 
 class AgentRuntime(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
+import orjson
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -15,6 +16,7 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
 from controlplane.investigations.approvals import approval_decide
+from controlplane.investigations.recording import run_recording
 from controlplane.investigations.selectors import approval_pending, question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from web.export import report_filename, report_markdown
@@ -74,6 +76,17 @@ def report_file(_request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UU
         raise NotFound
     answer = HttpResponse(report_markdown(view, view.report), content_type="text/markdown; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{report_filename(view)}"'
+    return answer
+
+
+@require_safe
+@signed_in
+@limited("exports", methods=("GET",))
+def recording_file(_request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
+    """One finished run as a recording (``replay/1``)."""
+    recording = run_recording(actor=actor, thread_id=thread_id, run_id=run_id)
+    answer = HttpResponse(orjson.dumps(recording), content_type="application/json")
+    answer["Content-Disposition"] = f'attachment; filename="run-{run_id}.replay.json"'
     return answer
 
 

@@ -22,6 +22,7 @@ from controlplane.investigations.starting import Started, investigation_start
 from controlplane.investigations.terminal import TerminalView
 from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.selectors import team_for
+from controlplane.runtimes.replay import MAX_BYTES, is_recording
 from controlplane.runtimes.sources.snapshot import snapshot_from_folder
 
 EXIT_BY_STATUS = {"completed": 0, "failed": 1, "timeout": 3, "interrupted": 130}
@@ -32,9 +33,11 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("text", help='what to find out, for example "why is checkout slow?"')
+        parser.add_argument("text", nargs="?", help='what to find out, for example "why is checkout slow?"')
         parser.add_argument("--alert", type=Path, metavar="FILE", help="the alert as a JSON file")
         parser.add_argument("--evidence", type=Path, metavar="DIR", help="a folder of recorded evidence")
+        parser.add_argument("--replay", type=Path, metavar="FILE", help="play a recorded run instead")
+        parser.add_argument("--speed", type=float, default=1.0, help="of --replay: 1 as it was, 0 without pauses")
         parser.add_argument("--runtime", metavar="NAME", help="a runtime instead of the configured one")
         parser.add_argument("--team", metavar="ORG/TEAM", help="the team to ask for (default: the first one)")
         parser.add_argument("--json", action="store_true", help="one JSON event a line, as the stream sends them")
@@ -65,8 +68,17 @@ def _start(options: dict[str, Any]) -> Started:
     if "investigations_thread" not in connection.introspection.table_names():
         raise CommandError("The database is not set up yet. Run: make setup")
     actor, team = _actor_and_team(options["team"])
+    if options["replay"] is not None:
+        recording = _read(options["replay"], "--replay", MAX_BYTES)
+        if not is_recording(recording):
+            raise CommandError(f"--replay: {options['replay']} is no recording (replay/1).")
+        prompt = options["text"] or str(recording.get("prompt", ""))
+        played = {**recording, "speed": options["speed"]}
+        return investigation_start(actor=actor, team=team, prompt=prompt, evidence=played)
+    if not options["text"]:
+        raise CommandError("Say what to find out, or give a recording with --replay.")
     evidence = None if options["evidence"] is None else snapshot_from_folder(options["evidence"])
-    alert = None if options["alert"] is None else _read_alert(options["alert"])
+    alert = None if options["alert"] is None else _read(options["alert"], "--alert", MAX_ALERT_BYTES)
     if alert is None and evidence is not None:
         alert = evidence.get("alert")
     return investigation_start(
@@ -98,16 +110,16 @@ def _actor_and_team(reference: str | None) -> tuple[Actor, Node]:
     return actor, team_for(actor, reference, Action.RUN_CREATE)
 
 
-def _read_alert(path: Path) -> Any:
+def _read(path: Path, option: str, most: int) -> Any:
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_ALERT_BYTES + 1)
+            raw = file.read(most + 1)
     except OSError as error:
-        raise CommandError(f"--alert: {path} cannot be read ({error.strerror or 'error'}).") from None
+        raise CommandError(f"{option}: {path} cannot be read ({error.strerror or 'error'}).") from None
     try:
-        return parse_json(raw, max_bytes=MAX_ALERT_BYTES)
+        return parse_json(raw, max_bytes=most)
     except AppError as error:
-        raise CommandError(f"--alert: {path}: {error.detail}") from None
+        raise CommandError(f"{option}: {path}: {error.detail}") from None
 
 
 def _told(error: AppError) -> str:
