@@ -175,7 +175,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         "POST", "api/v1/threads/{thread_id}/decisions", Rule.THREAD, Action.RUN_READ, note="Decided by review.decide."
     ),
-    Route("GET", "api/v1/threads/{thread_id}/runs/{run_id}/recording", Rule.THREAD, Action.RUN_READ, 409),
+    Route("GET", "api/v1/threads/{thread_id}/runs/{run_id}/recording", Rule.THREAD, Action.RUN_READ),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
     Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
