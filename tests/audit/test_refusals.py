@@ -21,7 +21,7 @@ from controlplane.audit.services import audit_record
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.ids import new_id
-from tests.factories import Tree, api_client, make_team_token, make_token, make_user
+from tests.factories import Tree, api_client, make_personal_token, make_team_token, make_token, make_user
 from tests.support.server import Server, serving
 
 THREAD = "01a23035-dc4f-7256-8d50-3ed7f5b9eedd"
@@ -158,8 +158,13 @@ def test_refusal__first_of_its_kind__one_statement_and_its_repetition_none(tree:
 
 @pytest.mark.django_db
 def test_flood__thousand_refused_requests__few_rows_few_statements_and_the_chain_untouched(tree: Tree) -> None:
-    clients = [api_client(user=make_user(tree.payments, Role.VIEWER)) for _ in range(2)]
-    paths = [f"{NODE}/members", "/api/v1/orgs/demo/audit", *(f"/api/v1/threads/{new_id()}" for _ in range(8))]
+    people = [make_user(tree.payments, Role.VIEWER) for _ in range(2)]
+    clients = [api_client(token=make_personal_token(user, tree.payments, ["runs:read"])) for user in people]
+    paths = [
+        "/api/v1/orgs/demo/token-policy",
+        "/api/v1/orgs/demo/audit",
+        *(f"/api/v1/threads/{new_id()}" for _ in range(8)),
+    ]
     start = clock.now()
     with time_machine.travel(start, tick=False) as time, CaptureQueriesContext(connection) as captured:
         for number in range(1000):
