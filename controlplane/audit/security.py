@@ -26,6 +26,9 @@ __all__ = [
     "sign_in_record",
 ]
 
+#: What is kept of the name of an object.
+OBJECT_LENGTH: Final = 200
+
 
 def audit_denied(
     *,
@@ -146,7 +149,10 @@ def sign_in_record(
 
 
 def secret_recorded(*, actor: Actor, action: str, object_kind: str, object_id: str, node_id: UUID | None) -> None:
-    """Note that ``actor`` was given the values of secrets. ``object_id`` names them, never their values."""
+    """Note that ``actor`` was given the values of secrets. ``object_id`` names them, never their values.
+
+    At most :data:`OBJECT_LENGTH` characters of it are kept.
+    """
     if stream.note(_denied(actor, action, "", SecurityKind.SECRET, object_kind, object_id, node_id, None)):
         stream.write()
 
@@ -173,6 +179,6 @@ def _denied(
         address=column_text(actor.address or "", 64),
         action=column_text(action, 128),
         object_kind=column_text(object_kind, 32),
-        object_id=column_text(redact_text(object_id[:400]), 200),
+        object_id=column_text(redact_text(object_id[: 2 * OBJECT_LENGTH]), OBJECT_LENGTH),
         node_id=node_id,
     )
