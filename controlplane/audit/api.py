@@ -27,9 +27,9 @@ from controlplane.core.rest import OrjsonRenderer
 #: Query parameter → argument of the selector.
 _EVENT_FILTERS: Final = {
     "action": "action", "object_kind": "object_kind", "object_id": "object_id", "actor": "by", "address": "address",
-    "node": "node",
+    "node": "node", "q": "text",
 }  # fmt: skip
-_SECURITY_FILTERS: Final = {"kind": "kind", "code": "code", "actor": "by", "address": "address"}
+_SECURITY_FILTERS: Final = {"kind": "kind", "code": "code", "actor": "by", "address": "address", "q": "text"}
 #: The bounds in time have two names each; the second is what the list of events was first given.
 _BOUNDS: Final = {"since": ("from", "since"), "until": ("to", "until")}
 _BOUND_NAMES: Final = tuple(name for names in _BOUNDS.values() for name in names)
@@ -154,6 +154,7 @@ class AuditView(APIView):
             OpenApiParameter("actor", description="A principal, the public id of a token, or part of a name."),
             OpenApiParameter("address", description="Exact, or a prefix ending in a dot or colon."),
             OpenApiParameter("node", description="Slug: its events and those below it."),
+            OpenApiParameter("q", description="Part of the actor's name, of the object's id or of the address."),
             *(OpenApiParameter(name, OpenApiTypes.DATETIME) for name in _BOUND_NAMES),
         ],
     )
@@ -191,6 +192,7 @@ class AuditSecurityView(APIView):
             OpenApiParameter("code", description="Exact."),
             OpenApiParameter("actor", description="A principal, the public id of a token, or part of a name."),
             OpenApiParameter("address", description="Exact, or a prefix ending in a dot or colon."),
+            OpenApiParameter("q", description="Part of the actor's name, of what was tried or of the address."),
             *(OpenApiParameter(name, OpenApiTypes.DATETIME) for name in _BOUND_NAMES),
         ],
     )
