@@ -226,8 +226,8 @@ def _filters(params: Mapping[str, str], known: Mapping[str, str]) -> dict[str, A
     return {argument: params[name] for name, argument in known.items() if name in params}
 
 
-def _bounds(params: Mapping[str, str]) -> dict[str, datetime | None]:
-    found: dict[str, datetime | None] = {}
+def _bounds(params: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for argument, names in _BOUNDS.items():
         given = [name for name in names if name in params]
         if len(given) > 1:

@@ -9,10 +9,12 @@ import pytest
 import time_machine
 
 from controlplane.audit import housekeeping
+from controlplane.audit.checkpoints import checkpoint_write
 from controlplane.audit.models import AuditCheckpoint, AuditEvent, SecurityEvent
-from controlplane.audit.sealing import SEAL
+from controlplane.audit.retention import retention_apply
+from controlplane.audit.sealing import SEAL, security_seal
 from controlplane.audit.security import audit_denied
-from controlplane.audit.verification import verification_of
+from controlplane.audit.verification import verification_of, verification_run
 from controlplane.core import clock
 from controlplane.core.actor import Actor, ActorKind
 from tests.factories import Tree
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def both(tree: Tree, other_tree: Tree) -> list[UUID]:
-    """Two organizations in the order in which housekeeping comes to them or not: each is the first once."""
+    """Two organizations; whichever housekeeping comes to first is the unlucky one in one of two tests."""
     return [tree.organization.pk, other_tree.organization.pk]
 
 
@@ -43,7 +45,7 @@ def test_security_housekeeping__one_organization_raises__the_others_are_sealed(
     with time_machine.travel(start, tick=False):
         for pk in both:
             audit_denied(actor=Actor(ActorKind.USER, "user:1", "Ada", pk), action="x", code="y")
-    monkeypatch.setattr(housekeeping, "security_seal", failing_for(both[unlucky], housekeeping.security_seal))
+    monkeypatch.setattr(housekeeping, "security_seal", failing_for(both[unlucky], security_seal))
     with time_machine.travel(start + timedelta(minutes=5)):
         housekeeping.security_housekeeping()
     sealed = AuditEvent.objects.filter(action=SEAL).values_list("organization_id", flat=True)
@@ -57,12 +59,10 @@ def test_security_housekeeping__one_organization_raises__the_others_are_sealed(
 def test_chain_housekeeping__one_organization_raises__the_others_are_verified_and_signed(
     both: list[UUID], unlucky: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = housekeeping.checkpoint_write
-
     def write(*, organization_id: UUID, **fields: Any) -> Any:
-        return failing_for(both[unlucky], lambda pk: real(organization_id=pk, **fields))(organization_id)
+        return failing_for(both[unlucky], lambda pk: checkpoint_write(organization_id=pk, **fields))(organization_id)
 
-    monkeypatch.setattr(housekeeping, "verification_run", failing_for(both[unlucky], housekeeping.verification_run))
+    monkeypatch.setattr(housekeeping, "verification_run", failing_for(both[unlucky], verification_run))
     monkeypatch.setattr(housekeeping, "checkpoint_write", write)
     housekeeping.chain_housekeeping()
     lucky = verification_of(both[1 - unlucky])
@@ -77,14 +77,13 @@ def test_retention_housekeeping__one_organization_raises__the_others_are_tidied(
     both: list[UUID], monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.AUDIT_RETENTION_DAYS = 5
-    real = housekeeping.retention_apply
     done: list[UUID] = []
 
     def apply(*, organization_id: UUID, **fields: Any) -> Any:
         if organization_id == both[0]:
             raise RuntimeError("a row that cannot be")
         done.append(organization_id)
-        return real(organization_id=organization_id, **fields)
+        return retention_apply(organization_id=organization_id, **fields)
 
     monkeypatch.setattr(housekeeping, "retention_apply", apply)
     housekeeping.retention_housekeeping()

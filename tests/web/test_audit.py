@@ -85,7 +85,8 @@ def test_audit__download__is_what_is_listed(owner: Person, told: Tree) -> None:
     today = clock.now().date().isoformat()
     answer = owner.client.get(PAGE, {"action": "node.", "node": "payments", "q": "", "since": today, "until": today})
     files = dict(answer.context["exports"])
-    lines = b"".join(owner.client.get(files["CSV"]).streaming_content).decode().splitlines()
+    file: Any = owner.client.get(files["CSV"])
+    lines = b"".join(file.streaming_content).decode().splitlines()
     assert len(lines) == 1 + len(rows(answer)) == 2
     assert str(told.payments.pk) in lines[1]
     assert "format=json" in files["JSON"]
