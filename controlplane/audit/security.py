@@ -4,10 +4,12 @@ They never raise and never wait for the audit chain, so a flood of refusals slow
 :mod:`controlplane.audit.security_stream` for what is coalesced and how much is kept.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from django.db import connections
 from typing_extensions import override
 
 from controlplane.audit.models import INSTALLATION, SecurityKind
@@ -20,6 +22,7 @@ from controlplane.core.refusals import Refusal, RefusalRecord
 __all__ = [
     "SecurityKind",
     "SecurityRefusals",
+    "Unwritten",
     "audit_denied",
     "audit_denied_later",
     "secret_recorded",
@@ -155,6 +158,21 @@ def secret_recorded(*, actor: Actor, action: str, object_kind: str, object_id: s
     """
     if stream.note(_denied(actor, action, "", SecurityKind.SECRET, object_kind, object_id, node_id, None)):
         stream.write()
+
+
+class Unwritten:
+    """What a server process has noted and not written; an ASGI application closes it when it stops."""
+
+    async def close(self) -> None:
+        """Write it, counts that would wait included."""
+        await asyncio.to_thread(_write_everything)
+
+
+def _write_everything() -> None:
+    try:
+        stream.write(everything=True)
+    finally:
+        connections.close_all()  # of this thread, which nobody uses again
 
 
 def _denied(

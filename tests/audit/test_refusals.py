@@ -225,3 +225,16 @@ def test_refusal__hot_routes_over_a_server__noted_from_the_event_loop(server: Se
         ("thread-stream", "not_visible", "not_found"),
     }
     assert not AuditEvent.objects.filter(action__startswith="thread").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refusal__server_stops__what_was_not_written_is(tree: Tree) -> None:
+    plaintext = revoked(tree)
+    headers = {"Authorization": f"Bearer {plaintext}"}
+    with serving() as running:
+        for _ in range(3):
+            assert httpx.get(f"{running.url}/api/v1/me", headers=headers, timeout=20).status_code == 401
+        assert not SecurityEvent.objects.exists()
+    rows = SecurityEvent.objects.all()
+    assert {row.code for row in rows} == {"token_revoked"}
+    assert sum(row.count for row in rows) == 3
