@@ -9,6 +9,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 django_application = get_asgi_application()
 
+from controlplane.audit.security import Unwritten  # noqa: E402
 from controlplane.configs import hot  # noqa: E402
 from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
 from controlplane.investigations import stream  # noqa: E402 (models need Django set up first)
@@ -55,7 +56,7 @@ def make_application() -> Any:
         {
             "http": HttpRouter(stream.ThreadStream(hub), configuration),
             "websocket": guarded(refuse_websocket),
-            "lifespan": Lifespan(hub, also=[configuration]),
+            "lifespan": Lifespan(hub, also=[configuration, Unwritten()]),
         }
     )
     return behind_proxies(application)

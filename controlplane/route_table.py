@@ -128,7 +128,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         "DELETE", f"{_ORG}/identity-provider/mappings/{{mapping_id}}", Rule.ROOT, Action.IDENTITY_PROVIDER_WRITE, 204
     ),
     # ---- audit
-    Route("GET", f"{_ORG}/audit", Rule.PART, Action.AUDIT_READ),
+    Route("GET", f"{_ORG}/audit", Rule.PART, Action.AUDIT_READ, note="?format=… is an event itself."),
+    Route("GET", f"{_ORG}/audit/security", Rule.PART, Action.AUDIT_READ),
+    Route("GET", f"{_ORG}/audit/verification", Rule.PART, Action.AUDIT_READ),
     # ---- credentials
     Route("GET", f"{_NODE}/grants", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/grants", Rule.NODE, Action.CREDENTIAL_GRANT, 201),

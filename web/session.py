@@ -17,6 +17,7 @@ from controlplane.access.authentication import require_reading
 from controlplane.access.limits.guard import limit_actor
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import NotAuthenticated, PermissionDenied
+from controlplane.core.refusals import carry_actor
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, Actor, P], HttpResponseBase]
@@ -44,7 +45,7 @@ def signed_in(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpRespon
             actor = actor_for_session(request.session, user, channel=Channel.WEB, address=address)
         except NotAuthenticated:
             return _viewing_over(request)
-        request.actor = actor  # type: ignore[attr-defined]  # for what every page shows, see web/context.py
+        carry_actor(request, actor)  # also for what every page shows, see web/context.py
         require_reading(actor, request.method)
         limit_actor("requests", actor)
         return view(request, actor, *args, **kwargs)

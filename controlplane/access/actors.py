@@ -24,6 +24,7 @@ from controlplane.core.actor import Actor, ActorKind, Channel, Grant, Role
 from controlplane.core.db import impatient
 from controlplane.core.errors import NotAuthenticated
 from controlplane.core.permissions import VIEW_SCOPES, Action, allows
+from controlplane.core.refusals import KnownCredential
 from controlplane.orgs.selectors import node_lineage
 
 log = structlog.get_logger(__name__)
@@ -76,7 +77,8 @@ def actor_for_bearer(plaintext: str, *, channel: Channel, address: str | None = 
 
     Raises:
         NotAuthenticated: in the same words if malformed, unknown, wrong, revoked, expired, presented from elsewhere, of
-            a deactivated person, or of one that may no longer view as the team.
+            a deactivated person, or of one that may no longer view as the team. What the caller is not told, whose
+            credential it was and what is wrong with it, is in ``known`` of the error.
     """
     text = tokens.parse(plaintext)
     if text is None:
@@ -85,11 +87,13 @@ def actor_for_bearer(plaintext: str, *, channel: Channel, address: str | None = 
     if token is None:
         tokens.verify_nothing(text)
         raise NotAuthenticated
-    if not (tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version) and token.works):
-        raise NotAuthenticated
+    if not tokens.verify(text, digest=token.digest, pepper_version=token.pepper_version):
+        raise _refused(token, "token_wrong", channel, address)
+    if fault := token.fault:
+        raise _refused(token, fault, channel, address)
     if not address_allowed(address, token.allowed_addresses):
-        _address_refused(token, channel, address)
-        raise NotAuthenticated
+        log.warning("token.address_refused", token=token.public_id)
+        raise _refused(token, "address_refused", channel, address)
     if token.is_view:
         return _viewing_actor(token, channel, address)
     _touch(token, text, address)
@@ -108,7 +112,7 @@ def actor_for_session(session: SessionBase, user: User, *, channel: Channel, add
         return actor_for_user(user, channel=channel, address=address)
     token = stored_token(viewing, TokenKind.VIEW.value)
     if token is None or token.user_id != user.pk or not token.works:
-        raise NotAuthenticated
+        raise NotAuthenticated(known=KnownCredential(person_named(user, channel=channel, address=address), "view_over"))
     return _viewing_actor(token, channel, address)
 
 
@@ -137,6 +141,19 @@ def actor_for_directory_identity(
     if provider is None or not provider.enabled or tid not in provider.directories:
         raise NotAuthenticated
     return actor_for_user(identity.user, channel=channel, address=address)
+
+
+def person_named(user: User, *, channel: Channel, address: str | None = None) -> Actor:
+    """Return who a signed-in person is, without what it may do: for the record of what it is refused. No query."""
+    return Actor(
+        kind=ActorKind.USER,
+        principal=f"user:{user.pk}",
+        label=user.display_name,
+        organization_id=user.organization_id,
+        user_id=user.pk,
+        channel=channel,
+        address=address,
+    )
 
 
 def actor_for_principal(
@@ -221,7 +238,7 @@ def _viewing_actor(token: StoredToken, channel: Channel, address: str | None) ->
     )
     same = token.user_organization_id == token.organization_id
     if not same or not allows(person, Action.IMPERSONATE, node_lineage(token.node_id)):
-        raise NotAuthenticated
+        raise _refused(token, "view_over", channel, address)
     actor = Actor(
         kind=ActorKind.IMPERSONATION,
         principal=f"token:{token.public_id}",
@@ -248,18 +265,9 @@ def _viewing_actor(token: StoredToken, channel: Channel, address: str | None) ->
     return actor
 
 
-def _address_refused(token: StoredToken, channel: Channel, address: str | None) -> None:
-    """Tell the organization what its caller is not told: the answer is that of a wrong token."""
-    log.warning("token.address_refused", token=token.public_id)
-    audit_denied(
-        actor=_token_actor(token, channel, address),
-        action="token.use",
-        code="address_refused",
-        kind=SecurityKind.NOT_AUTHENTICATED,
-        object_kind="access_token",
-        object_id=token.public_id,
-        node_id=token.node_id,
-    )
+def _refused(token: StoredToken, code: str, channel: Channel, address: str | None) -> NotAuthenticated:
+    """Return the one 401, with what its caller is not told."""
+    return NotAuthenticated(known=KnownCredential(_token_actor(token, channel, address), code))
 
 
 def _touch(token: StoredToken, text: tokens.TokenText, address: str | None) -> None:

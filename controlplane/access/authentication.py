@@ -11,12 +11,13 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from typing_extensions import override
 
-from controlplane.access.actors import actor_for_session
+from controlplane.access.actors import actor_for_session, person_named
 from controlplane.access.limits.guard import bearer_actor
 from controlplane.access.models import User
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.api import actor_of
 from controlplane.core.errors import PermissionDenied
+from controlplane.core.refusals import carry_actor
 
 __all__ = [
     "BearerAuthentication",
@@ -80,6 +81,7 @@ class BearerAuthentication(BaseAuthentication):
         if token is None:
             return None
         actor = bearer_actor(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
+        carry_actor(request._request, actor)  # noqa: SLF001 (as below)
         return Principal(actor), actor
 
     @override
@@ -92,12 +94,15 @@ class SessionActorAuthentication(SessionAuthentication):
 
     @override
     def authenticate(self, request: Request) -> Any:
-        user = request._request.user  # noqa: SLF001 (DRF keeps Django's request there, its own session authentication does the same)
+        plain = request._request  # noqa: SLF001 (DRF keeps Django's request there, its own session authentication does the same)
+        user = plain.user
         if not isinstance(user, User) or not user.is_active:
             return None
-        self.enforce_csrf(request)
         address = request.META.get("REMOTE_ADDR")
-        actor = actor_for_session(request._request.session, user, channel=Channel.WEB, address=address)  # noqa: SLF001
+        carry_actor(plain, person_named(user, channel=Channel.WEB, address=address))  # as whom another site may speak
+        self.enforce_csrf(request)
+        actor = actor_for_session(plain.session, user, channel=Channel.WEB, address=address)
+        carry_actor(plain, actor)
         return Principal(actor), actor
 
 

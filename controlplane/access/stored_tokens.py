@@ -54,11 +54,18 @@ class StoredToken(NamedTuple):
         return self.name if self.user_id is None else self.user_name or self.username
 
     @property
+    def fault(self) -> str:
+        """Why it no longer works: ``token_revoked``, ``token_expired``, ``person_inactive``; empty while it does."""
+        if self.revoked_at is not None:
+            return "token_revoked"
+        if self.expires_at is not None and self.expires_at <= clock.now():
+            return "token_expired"
+        return "" if self.user_is_active else "person_inactive"
+
+    @property
     def works(self) -> bool:
         """Whether it is neither revoked nor expired nor of somebody who has been deactivated."""
-        if self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= clock.now()):
-            return False
-        return self.user_is_active
+        return not self.fault
 
 
 _MACHINES: Final = frozenset({TokenKind.TEAM.value, TokenKind.ADMIN.value})

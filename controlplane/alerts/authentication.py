@@ -10,6 +10,7 @@ from controlplane.access.authentication import BearerAuthentication, Principal
 from controlplane.access.limits.guard import bearer_actor
 from controlplane.alerts.verifying import basic_password
 from controlplane.core.actor import Actor, Channel
+from controlplane.core.refusals import carry_actor
 
 #: What every access token begins with: another Basic credential may be a proxy's and is not for us.
 _OURS: Final = "osre_"
@@ -29,6 +30,7 @@ class BasicTokenAuthentication(BearerAuthentication):
         if not token.startswith(_OURS):
             return None
         actor = bearer_actor(token, channel=Channel.API, address=request.META.get("REMOTE_ADDR"))
+        carry_actor(request._request, actor)  # noqa: SLF001 (DRF keeps Django's request there)
         return Principal(actor), actor
 
 

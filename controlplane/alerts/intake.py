@@ -54,7 +54,7 @@ def delivery_by_token(*, actor: Actor, vendor: Vendor, incoming: Incoming, name:
         if name is not None or vendor.signs:
             sender = sender_beside(actor=actor, vendor=vendor, name=name)
         if sender is not None and sender.must_sign(vendor) and not sender.proves(vendor, incoming):
-            raise not_proven()
+            raise not_proven(actor)
         body = parsed(incoming.body)
         if (about_itself := _envelope(vendor, body, topics=None)) is not None:
             return _noted(vendor, about_itself)
@@ -78,10 +78,10 @@ def delivery_by_source(
         proven = sender.proves(vendor, incoming)
         topics = sender.settings.topics or []
         if not proven and not (vendor.source.value == "cloudwatch" and topics):
-            raise not_proven()
+            raise not_proven(sender.actor(address))
         body = parsed(incoming.body)
         if not proven and not cloudwatch.is_envelope(body):
-            raise not_proven()
+            raise not_proven(sender.actor(address))
         if (about_itself := _envelope(vendor, body, topics=topics or None)) is not None:
             return _noted(vendor, about_itself)
         read = vendor.read(body, sender.settings)

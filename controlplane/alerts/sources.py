@@ -17,6 +17,7 @@ from controlplane.configs.selectors import config_effective
 from controlplane.core.actor import Actor, ActorKind, Channel
 from controlplane.core.errors import InvalidInput, NotAuthenticated, invalid
 from controlplane.core.permissions import RULES, Action
+from controlplane.core.refusals import KnownCredential
 from controlplane.orgs.models import Node, is_slug
 
 log = structlog.get_logger(__name__)
@@ -60,10 +61,16 @@ class Sender:
         )
 
 
-def not_proven() -> NotAuthenticated:
-    """Return the one answer to a delivery that proves nothing, whatever is wrong: no such source says the same."""
+def not_proven(actor: Actor | None = None) -> NotAuthenticated:
+    """Return the one answer to a delivery that proves nothing, whatever is wrong: no such source says the same.
+
+    Args:
+        actor: of the source, where there is one: for its organization's security stream.
+    """
     return NotAuthenticated(
-        "The signature or token of this delivery is not valid for this address.", code="bad_signature"
+        "The signature or token of this delivery is not valid for this address.",
+        code="bad_signature",
+        known=KnownCredential(actor, "bad_signature") if actor else None,
     )
 
 

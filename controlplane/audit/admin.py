@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from controlplane.audit.models import AuditEvent
+from controlplane.audit.models import AuditEvent, SecurityEvent
 from controlplane.core.admin import ReadOnlyAdmin
 
 
@@ -10,3 +10,11 @@ class AuditEventAdmin(ReadOnlyAdmin):
     list_filter = ("action", "channel")
     search_fields = ("=object_id", "actor_label", "=actor", "=credential_id")
     ordering = ("-at", "-org_seq")
+
+
+@admin.register(SecurityEvent)
+class SecurityEventAdmin(ReadOnlyAdmin):
+    list_display = ("last_at", "organization_id", "kind", "action", "code", "actor_label", "address", "count")
+    list_filter = ("kind", "channel")
+    search_fields = ("actor_label", "=actor", "=credential_id", "=address")
+    ordering = ("-id",)

@@ -57,6 +57,8 @@ def event_mac(event: AuditEvent, *, org_seq: int | None = None) -> str:
         event.prev_mac,
         event.key_version,
     ]
+    if event.impersonator:  # events from before there was one have none: their MACs stay what they are
+        fields.append(event.impersonator)
     return _mac(settings.AUDIT_KEYS[event.key_version].encode(), fields)
 
 

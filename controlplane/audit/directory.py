@@ -24,6 +24,9 @@ class OrganizationDirectory(Protocol):
     def audit_scope(self, actor: Actor, organization_slug: str) -> AuditScope:
         """Return what ``actor`` may read; ``NotFound`` for another organization, ``PermissionDenied`` for nothing."""
 
+    def subtree_ids(self, actor: Actor, organization_slug: str, node_slug: str) -> QuerySet[Any]:
+        """Return the ids of a node and those below it; ``NotFound``, ``PermissionDenied`` where ``actor`` may not."""
+
     def organization_ids(self) -> Mapping[str, UUID]:
         """Return every organization of the installation: slug → id. For the operator's command only."""
 

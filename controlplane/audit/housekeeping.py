@@ -1,7 +1,11 @@
 """What the audit log does by itself, again and again, in every process that sweeps."""
 
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
 from django.db.models import Q
 
 from controlplane.audit.checkpoints import checkpoint_write, checkpoints_due
@@ -19,22 +23,14 @@ def security_housekeeping() -> None:
     """Write counts that have grown since, and seal the rows whose minute is over."""
     stream.write()
     waiting = SecurityEvent.objects.filter(batch__isnull=True).order_by().values_list("organization_id", flat=True)
-    for organization_id in waiting.distinct():
-        security_seal(organization_id)
+    _each(waiting.distinct(), security_seal, job="security")
 
 
 def chain_housekeeping() -> None:
     """Verify what is new in every chain and a part of what is old, then sign where those that hold have come to."""
-    for organization_id in AuditHead.objects.order_by().values_list("organization_id", flat=True):
-        if not verification_due(organization_id):
-            continue
-        found = verification_run(organization_id)
-        if not found.intact:
-            log.error("audit.chain_broken", organization=str(organization_id), kind=found.kind, seq=found.broken_seq)
+    _each(_organizations(), _verify, job="chains")
     broken = set(AuditVerification.objects.filter(~Q(intact=True)).values_list("organization_id", flat=True))
-    for organization_id in checkpoints_due():
-        if organization_id not in broken:
-            checkpoint_write(organization_id=organization_id, kind=CheckpointKind.PERIODIC)
+    _each([pk for pk in checkpoints_due() if pk not in broken], _checkpoint, job="checkpoints")
 
 
 def retention_housekeeping() -> None:
@@ -42,8 +38,38 @@ def retention_housekeeping() -> None:
     days, security_days = settings.AUDIT_RETENTION_DAYS, settings.SECURITY_RETENTION_DAYS
     if not days and not security_days:
         return
-    for organization_id in AuditHead.objects.order_by().values_list("organization_id", flat=True):
+
+    def retain(organization_id: UUID) -> None:
         try:
             retention_apply(organization_id=organization_id, days=days, security_days=security_days)
         except Conflict as error:
             log.warning("audit.retention_refused", organization=str(organization_id), reason=error.detail)
+
+    _each(_organizations(), retain, job="retention")
+
+
+def _verify(organization_id: UUID) -> None:
+    if not verification_due(organization_id):
+        return
+    found = verification_run(organization_id)
+    if not found.intact:
+        log.error("audit.chain_broken", organization=str(organization_id), kind=found.kind, seq=found.broken_seq)
+
+
+def _checkpoint(organization_id: UUID) -> None:
+    checkpoint_write(organization_id=organization_id, kind=CheckpointKind.PERIODIC)
+
+
+def _organizations() -> Iterable[UUID]:
+    return AuditHead.objects.order_by().values_list("organization_id", flat=True)
+
+
+def _each(organizations: Iterable[UUID], work: Callable[[UUID], object], *, job: str) -> None:
+    """Do the work for every organization; one whose work fails is logged and keeps no other from its turn."""
+    for organization_id in list(organizations):
+        try:
+            work(organization_id)
+        except Exception as error:  # the next time tries again
+            log.exception("audit.housekeeping_failed", job=job, organization=str(organization_id))
+            if isinstance(error, OperationalError | InterfaceError) and not connection.in_atomic_block:
+                connection.close()  # the others get one that works

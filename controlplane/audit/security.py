@@ -4,16 +4,33 @@ They never raise and never wait for the audit chain, so a flood of refusals slow
 :mod:`controlplane.audit.security_stream` for what is coalesced and how much is kept.
 """
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
+
+from django.db import connections
+from typing_extensions import override
 
 from controlplane.audit.models import INSTALLATION, SecurityKind
 from controlplane.audit.security_stream import Sighting, stream
 from controlplane.audit.text import column_text
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.redaction import redact_text
+from controlplane.core.refusals import Refusal, RefusalRecord
 
-__all__ = ["SecurityKind", "audit_denied", "audit_denied_later", "secret_recorded", "sign_in_record"]
+__all__ = [
+    "SecurityKind",
+    "SecurityRefusals",
+    "Unwritten",
+    "audit_denied",
+    "audit_denied_later",
+    "secret_recorded",
+    "sign_in_record",
+]
+
+#: What is kept of the name of an object.
+OBJECT_LENGTH: Final = 200
 
 
 def audit_denied(
@@ -29,7 +46,8 @@ def audit_denied(
 ) -> None:
     """Note that ``actor`` was refused something. At most one statement, and none for a repetition.
 
-    For what the organization should know of: a token used from a network it is not allowed from, a view of a team.
+    For what the organization should know of and no refused request says: a view of a team. Refused requests come from
+    the end of each, by :class:`SecurityRefusals`.
 
     Args:
         actor: who tried; for a refused credential that is known, the actor it would have been.
@@ -46,15 +64,48 @@ def audit_denied(
 
 
 def audit_denied_later(
-    *, actor: Actor, action: str, code: str, kind: SecurityKind = SecurityKind.DENIED, object_id: str = ""
+    *,
+    actor: Actor,
+    action: str,
+    code: str,
+    kind: SecurityKind = SecurityKind.DENIED,
+    object_id: str = "",
+    node_id: UUID | None = None,
 ) -> Callable[[], None] | None:
     """Do what :func:`audit_denied` does from an event loop: note it at once, and return what a thread has to call.
 
     Returns:
         ``None`` when there is nothing to write, which is usual in a flood.
     """
-    due = stream.note(_denied(actor, action, code, kind, "", object_id, None, None))
+    due = stream.note(_denied(actor, action, code, kind, "", object_id, node_id, None))
     return stream.write if due else None
+
+
+class SecurityRefusals(RefusalRecord):
+    """Refused requests, from the end of each: see :mod:`controlplane.core.refusals`.
+
+    A 401 is only kept in memory by its request and written by the next writing, within seconds. What a token of a node
+    is refused stands under that node, so that who administers the node reads it.
+    """
+
+    @override
+    def note(self, refusal: Refusal) -> Callable[[], None] | None:
+        write = audit_denied_later(
+            actor=refusal.actor,
+            action=refusal.route,
+            code=refusal.code,
+            kind=_KINDS[refusal.status],
+            node_id=refusal.actor.token_node_id,
+        )
+        return None if refusal.is_quiet else write
+
+
+_KINDS: Final = {
+    401: SecurityKind.NOT_AUTHENTICATED,
+    403: SecurityKind.DENIED,
+    404: SecurityKind.NOT_VISIBLE,
+    429: SecurityKind.LIMITED,
+}
 
 
 def sign_in_record(
@@ -101,9 +152,27 @@ def sign_in_record(
 
 
 def secret_recorded(*, actor: Actor, action: str, object_kind: str, object_id: str, node_id: UUID | None) -> None:
-    """Note that ``actor`` was given the values of secrets. ``object_id`` names them, never their values."""
+    """Note that ``actor`` was given the values of secrets. ``object_id`` names them, never their values.
+
+    At most :data:`OBJECT_LENGTH` characters of it are kept.
+    """
     if stream.note(_denied(actor, action, "", SecurityKind.SECRET, object_kind, object_id, node_id, None)):
         stream.write()
+
+
+class Unwritten:
+    """What a server process has noted and not written; an ASGI application closes it when it stops."""
+
+    async def close(self) -> None:
+        """Write it, counts that would wait included."""
+        await asyncio.to_thread(_write_everything)
+
+
+def _write_everything() -> None:
+    try:
+        stream.write(everything=True)
+    finally:
+        connections.close_all()  # of this thread, which nobody uses again
 
 
 def _denied(
@@ -128,6 +197,6 @@ def _denied(
         address=column_text(actor.address or "", 64),
         action=column_text(action, 128),
         object_kind=column_text(object_kind, 32),
-        object_id=column_text(redact_text(object_id[:400]), 200),
+        object_id=column_text(redact_text(object_id[: 2 * OBJECT_LENGTH]), OBJECT_LENGTH),
         node_id=node_id,
     )

@@ -151,16 +151,17 @@ class SecurityStream:
 
     @staticmethod
     def _store(due: list[tuple[_Entry, int]]) -> None:
-        new = []
-        for entry, count in due:
+        """Write rows: one statement for those that are new, one for those that have grown."""
+        grown = [(entry, count) for entry, count in due if entry.written]
+        unsealed = SecurityEvent.objects.filter(batch__isnull=True)
+        rows = [_row(entry, count) for entry, count in grown]
+        if rows and unsealed.bulk_update(rows, ["count", "last_at"]) < len(rows):
             # Gone when the transaction of its first writing was rolled back, or sealed meanwhile: a new row then.
-            unsealed = SecurityEvent.objects.filter(pk=entry.pk, batch__isnull=True)
-            if entry.written and unsealed.update(count=count, last_at=entry.last_at):
-                continue
-            if entry.written:
-                entry.pk = new_id()
-            new.append(_row(entry, count))
-        SecurityEvent.objects.bulk_create(new)
+            there = set(unsealed.filter(pk__in=[row.pk for row in rows]).values_list("pk", flat=True))
+            for entry, _ in grown:
+                if entry.pk not in there:
+                    entry.pk, entry.written = new_id(), 0
+        SecurityEvent.objects.bulk_create([_row(entry, count) for entry, count in due if not entry.written])
 
 
 def _overflow(sighting: Sighting) -> Sighting:

@@ -1,11 +1,13 @@
 """Writing the audit log."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 
 from controlplane.audit.chain import GENESIS, canonical, current_key, event_mac
+from controlplane.audit.directory import directory
 from controlplane.audit.heads import head_locked, head_moved
 from controlplane.audit.models import AuditEvent
 from controlplane.audit.text import column_text
@@ -45,6 +47,7 @@ def audit_record(
         actor=column_text(actor.principal, 128),
         actor_label=column_text(actor.label, 200),
         credential_id=column_text(actor.credential_id or "", 64),
+        impersonator=column_text(actor.impersonator or "", 128),
         channel=actor.channel.value,
         address=column_text(actor.address or "", 64),
         object_kind=object_kind,
@@ -61,3 +64,25 @@ def audit_record(
     head.org_seq, head.mac = event.org_seq, event.mac
     head_moved(head)
     return event
+
+
+@transaction.atomic
+def export_record(*, actor: Actor, organization_slug: str, form: str, filters: Mapping[str, str]) -> int:
+    """Record that ``actor`` takes events out of the log, and return the position of the last event before that.
+
+    Args:
+        form: ``csv``, ``json`` or ``ndjson``.
+        filters: what was asked for, by the names of the query's parameters.
+
+    Raises:
+        NotFound, PermissionDenied: as :func:`controlplane.audit.selectors.audit_events`.
+    """
+    event = audit_record(
+        actor=actor,
+        organization_id=directory().audit_scope(actor, organization_slug).organization_id,
+        action="audit.export",
+        object_kind="audit",
+        object_id=form,
+        after={"format": form, "filters": dict(filters)},
+    )
+    return event.org_seq - 1

@@ -7,13 +7,11 @@ return: no log, message, event, row, metric or exception holds one.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
 from controlplane.access.credential_values import Credentials, Resolved, State, credentials_of
-from controlplane.audit.services import audit_record
+from controlplane.audit.security import OBJECT_LENGTH, secret_recorded
 from controlplane.configs.pointers import MISSING, Operation, Tokens, decode, encode, get
 from controlplane.configs.references import Occurrence, occurrences, replace_texts
 from controlplane.configs.selectors import Effective, Link, effective_of
@@ -24,7 +22,6 @@ from controlplane.core.permissions import Action, allows
 from controlplane.orgs.models import Node
 
 __all__ = [
-    "AUDITED_NAMES",
     "CredentialReport",
     "Credentials",
     "Resolved",
@@ -35,8 +32,6 @@ __all__ = [
     "credential_warnings",
     "credentials_of",
 ]
-
-AUDITED_NAMES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +72,12 @@ class ResolvedConfig:
     report: CredentialReport
 
 
-@transaction.atomic
 def config_resolve(*, actor: Actor, chain: tuple[Link, ...], path: Tokens = ()) -> ResolvedConfig:
     """Return a node's effective configuration with the values of its references in place.
 
-    A text of which one reference has no value is ``null``. The audit row has the names, never a value.
+    A text of which one reference has no value is ``null``. Who was given what stands in the security stream, by the
+    names of the credentials, repeats counted: a runtime reads its configuration at every turn, and must not hold the
+    audit chain by it.
 
     Args:
         actor: needs ``config.resolve`` on the node, which no role gives: a token of a runtime.
@@ -102,7 +98,7 @@ def config_resolve(*, actor: Actor, chain: tuple[Link, ...], path: Tokens = ()) 
     credentials = credentials_of(node_id, _ids(found.lineage))
     inside = [one for one in found.references if one.path[: len(path)] == path]
     document = replace_texts(part, lambda text: credentials.resolve(text).text)
-    _audit_resolve(actor, found, inside, path)
+    _record(actor, found, inside)
     return ResolvedConfig(found, document, _report(inside, credentials))
 
 
@@ -139,21 +135,19 @@ def _ids(lineage: Sequence[Link]) -> tuple[UUID, ...]:
     return tuple(link.node_id for link in lineage)
 
 
-def _audit_resolve(actor: Actor, found: Effective, listed: Sequence[Occurrence], path: Tokens) -> None:
-    if actor.organization_id is None:
-        raise PermissionDenied("You may not do this here.")
-    names = sorted({one.name for one in listed if one.name})
-    audit_record(
-        actor=actor,
-        organization_id=actor.organization_id,
-        action="config.resolve",
-        object_kind="config",
-        object_id=str(found.node_id),
-        node_id=found.node_id,
-        after={
-            "version": found.version,
-            "pointer": encode(path),
-            "credentials": len(names),
-            "names": names[:AUDITED_NAMES],
-        },
+def _record(actor: Actor, found: Effective, listed: Sequence[Occurrence]) -> None:
+    """Note who was given which credentials: every name whole, in as many rows as that takes; none for no names."""
+    row = ""
+    for name in sorted({one.name for one in listed if one.name}):
+        if row and len(row) + len(name) + 2 > OBJECT_LENGTH:
+            _record_row(actor, found, row)
+            row = ""
+        row = f"{row}, {name}" if row else name
+    if row:
+        _record_row(actor, found, row)
+
+
+def _record_row(actor: Actor, found: Effective, names: str) -> None:
+    secret_recorded(
+        actor=actor, action="config.resolve", object_kind="credentials", object_id=names, node_id=found.node_id
     )

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from controlplane.core.refusals import KnownCredential
+
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
@@ -62,11 +64,16 @@ class MalformedRequest(AppError):
 
 
 class NotAuthenticated(AppError):
+    """No valid credential. ``known`` says whose the refused one is, for the record and never for the caller."""
+
     status, default_code, title = 401, "not_authenticated", "Not authenticated"
 
-    def __init__(self, detail: str = "A valid credential is required.", **kwargs: Any) -> None:
+    def __init__(
+        self, detail: str = "A valid credential is required.", *, known: KnownCredential | None = None, **kwargs: Any
+    ) -> None:
         headers = {"WWW-Authenticate": 'Bearer realm="opensre"'} | dict(kwargs.pop("headers", None) or {})
         super().__init__(detail, headers=headers, **kwargs)
+        self.known = known
 
 
 class PermissionDenied(AppError):

@@ -11,14 +11,15 @@ from typing import Any
 
 import orjson
 import structlog
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.signals import got_request_exception
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
-from controlplane.core import metrics
+from controlplane.core import metrics, refusals
+from controlplane.core.actor import Channel
 from controlplane.core.errors import AppError
 from controlplane.core.ids import new_id
 from controlplane.core.rest import PROBLEM, as_app_error, error_of_status, is_database_busy
@@ -61,8 +62,8 @@ class AnswerMiddleware(Middleware, ABC):
 class RequestContextMiddleware(Middleware):
     """Gives each request an id of ours, binds it to every log line, and records duration and status by route name.
 
-    A client's own ``X-Request-ID`` is not taken: an id in our log is one we made. It is ``request.request_id`` and the
-    answer's ``X-Request-ID``.
+    Refusals of who is known go to the record of :mod:`controlplane.core.refusals` too. A client's own ``X-Request-ID``
+    is not taken: an id in our log is one we made. It is ``request.request_id`` and the answer's ``X-Request-ID``.
     """
 
     def __call__(self, request: HttpRequest) -> Any:
@@ -71,6 +72,8 @@ class RequestContextMiddleware(Middleware):
         started = self._begin(request)
         try:
             response: HttpResponseBase = self.get_response(request)
+            if write := refusals.note(_refusal(request, response)):
+                write()
             return self._end(request, response, started)
         finally:
             structlog.contextvars.clear_contextvars()
@@ -79,6 +82,8 @@ class RequestContextMiddleware(Middleware):
         started = self._begin(request)
         try:
             response: HttpResponseBase = await self.get_response(request)
+            if write := refusals.note(_refusal(request, response)):
+                await sync_to_async(write)()
             return self._end(request, response, started)
         finally:
             structlog.contextvars.clear_contextvars()
@@ -123,11 +128,11 @@ class ProblemMiddleware(Middleware):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer the exception of a view; ``None`` leaves it to Django's handlers (404, 403, 500 of pages)."""
-        if is_api(request):
-            return problem_document(as_app_error(exception))
-        if isinstance(exception, AppError) or is_database_busy(exception):
-            return error_page(request, as_app_error(exception))
-        return None
+        if not (is_api(request) or isinstance(exception, AppError) or is_database_busy(exception)):
+            return None
+        error = as_app_error(exception)
+        refusals.carry_error(request, error)
+        return problem_document(error) if is_api(request) else error_page(request, error)
 
     def _end(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if not isinstance(response, HttpResponse) or response.status_code < 400:
@@ -146,6 +151,23 @@ def _remember_exception(request: HttpRequest | None = None, **_kwargs: Any) -> N
     # Django turns an exception of any middleware into a 500 before the next one sees it; this keeps what it was.
     if request is not None:
         setattr(request, "uncaught_exception", sys.exc_info()[1])  # noqa: B010 (as above)
+
+
+def _refusal(request: HttpRequest, response: HttpResponseBase) -> refusals.Refusal | None:
+    if response.status_code not in refusals.NOTED:
+        return None
+    error: AppError | None = getattr(request, "app_error", None)
+    if error is None or error.status != response.status_code:
+        error = error_of_status(response.status_code)
+    return refusals.refusal_of(
+        status=response.status_code,
+        route=route_name(request),
+        actor=getattr(request, "actor", None),
+        error=error,
+        code=error.code,
+        channel=Channel.API if is_api(request) else Channel.WEB,
+        address=request.META.get("REMOTE_ADDR"),
+    )
 
 
 def is_api(request: HttpRequest) -> bool:

@@ -14,10 +14,12 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
 
 from controlplane.core import errors, metrics
+from controlplane.core.refusals import carry_error
 from controlplane.core.strict_json import parse_json
 
 log = structlog.get_logger(__name__)
@@ -79,9 +81,13 @@ def problem_response(error: errors.AppError) -> Response:
     return Response(error.as_problem(), status=error.status, headers=error.headers, content_type=PROBLEM)
 
 
-def problem_exception_handler(exc: Exception, _context: Mapping[str, Any]) -> Response | None:
+def problem_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response | None:
     """Turn every exception of a REST view into a problem document; the unknown is a logged 500 without its text."""
-    return problem_response(as_app_error(exc))
+    error = as_app_error(exc)
+    request = context.get("request")
+    if isinstance(request, Request):
+        carry_error(request._request, error)  # noqa: SLF001 (DRF keeps Django's request there)
+    return problem_response(error)
 
 
 def as_app_error(exc: Exception) -> errors.AppError:

@@ -22,7 +22,7 @@ from django.http.request import split_domain_port, validate_host
 from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
 from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
 from controlplane.access.limits.guard import bearer_actor, limit_actor
-from controlplane.core import errors
+from controlplane.core import errors, refusals
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.rest import PROBLEM, as_app_error
 from controlplane.investigations import metrics
@@ -33,6 +33,8 @@ from controlplane.investigations.selectors import is_starter, thread_get
 log = structlog.get_logger(__name__)
 
 PATH: Final = re.compile(r"/api/v1/threads/(?P<thread>[0-9a-fA-F-]{36})/stream/?\Z")
+#: What the security stream calls this route.
+ROUTE: Final = "thread-stream"
 RECHECK_SECONDS: Final = 60.0
 RETRY_MS: Final = 1000
 MAX_WRITE_BYTES: Final = 256 * 1024
@@ -55,18 +57,15 @@ class Credentials:
     address: str | None
 
     def first_actor(self) -> Actor:
-        """Return who this is, and count the request; for the opening of a stream.
+        """Return who this is; for the opening of a stream, which counts tokens that are refused.
 
         Raises:
             NotAuthenticated: nobody.
             TooManyRequests: ``rate_limited``.
         """
         if self.bearer is not None:
-            actor = bearer_actor(self.bearer, channel=Channel.API, address=self.address)
-        else:
-            actor = self.actor()
-        limit_actor("requests", actor)
-        return actor
+            return bearer_actor(self.bearer, channel=Channel.API, address=self.address)
+        return self.actor()
 
     def actor(self) -> Actor:
         """Return who this is now.
@@ -197,7 +196,25 @@ _HEADERS: Final = [
 
 
 def _open(credentials: Credentials, thread_id: UUID) -> Viewer:
-    return _viewer(credentials.first_actor(), thread_id)
+    """Return who reads, and count the request; a refusal is noted, here where a thread may write it."""
+    actor: Actor | None = None
+    try:
+        actor = credentials.first_actor()
+        limit_actor("requests", actor)
+        return _viewer(actor, thread_id)
+    except errors.AppError as error:
+        refusal = refusals.refusal_of(
+            status=error.status,
+            route=ROUTE,
+            actor=actor,
+            error=error,
+            code=error.code,
+            channel=Channel.API,
+            address=credentials.address,
+        )
+        if write := refusals.note(refusal):
+            write()
+        raise
 
 
 def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:

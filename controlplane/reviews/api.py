@@ -25,12 +25,12 @@ class DecisionBody(StrictSerializer):
     reason = TextField(required=False, allow_blank=True, default="", max_length=services.MAX_REASON)
 
 
-class PersonOutput(serializers.Serializer[Any]):
+class ReviewPersonOutput(serializers.Serializer[Any]):
     principal = serializers.CharField()
     name = serializers.CharField()
 
 
-class AuthorOutput(PersonOutput):
+class AuthorOutput(ReviewPersonOutput):
     channel = serializers.CharField()
 
 
@@ -48,7 +48,7 @@ class ReviewSummaryOutput(serializers.Serializer[Any]):
     requested_by = AuthorOutput()
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
-    decided_by = PersonOutput(allow_null=True)
+    decided_by = ReviewPersonOutput(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True)
     decision_reason = serializers.CharField(allow_blank=True)
     actions = serializers.ListField(

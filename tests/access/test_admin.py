@@ -7,11 +7,19 @@ from django.urls import reverse
 
 from controlplane.access.admin import UserAdmin
 from controlplane.access.models import AccessToken, User
+from controlplane.audit.security import sign_in_record
 from controlplane.core.actor import Role
 from tests.factories import Tree, make_operator, make_personal_token, make_team_token, make_user
 
 pytestmark = pytest.mark.django_db
-READ_ONLY = ["orgs.organization", "orgs.node", "access.membership", "access.accesstoken", "audit.auditevent"]
+READ_ONLY = [
+    "orgs.organization",
+    "orgs.node",
+    "access.membership",
+    "access.accesstoken",
+    "audit.auditevent",
+    "audit.securityevent",
+]
 
 
 @pytest.fixture
@@ -30,6 +38,9 @@ def test_admin__domain_rows__shown_and_never_changed(client: Client, tree: Tree,
     make_team_token(tree.payments)
     user = make_user(tree.payments)
     make_personal_token(user, tree.payments, ["runs:read"])
+    sign_in_record(
+        ok=True, method="password", principal="user:1", label="Ada", organization_id=None, address="192.0.2.1"
+    )
     model = next(model for model in admin.site._registry if model._meta.label_lower == label)
     row = model._default_manager.first()
     assert row is not None

@@ -9,6 +9,8 @@ import pytest
 
 from controlplane.alerts.models import Alert, AlertGroup
 from controlplane.alerts.verifying import Incoming, by_svix
+from controlplane.audit.models import SecurityEvent, SecurityKind
+from controlplane.audit.security_stream import stream
 from controlplane.configs.alert_sections import AlertSource
 from controlplane.configs.services import config_patch
 from controlplane.core import clock
@@ -151,6 +153,18 @@ def test_source__off_or_without_a_value_for_its_secret__refuses_all(tree: Tree, 
     url, body = source(tree, "opsgenie", **more), samples.raw(samples.opsgenie())
     for secret in (SECRET, "", "x", "${OPENSRE_CRED_MISSING}"):
         assert post(url, body, {"Authorization": f"Bearer {secret}"}).status_code == 401
+
+
+def test_source__not_proven__in_the_security_stream_of_its_organization(tree: Tree) -> None:
+    url, body = source(tree, "opsgenie"), samples.raw(samples.opsgenie())
+    assert post(url, body, {"Authorization": "Bearer wrong"}).status_code == 401
+    assert post(f"{url}-nothing", body, {"Authorization": "Bearer wrong"}).status_code == 401
+    stream.write(everything=True)
+    (row,) = SecurityEvent.objects.filter(code="bad_signature")
+    assert (row.kind, row.organization_id, row.node_id) == (
+        SecurityKind.NOT_AUTHENTICATED, tree.organization.pk, tree.payments.pk,
+    )  # fmt: skip
+    assert row.actor.startswith("alert_source:payments/")
 
 
 def test_source__secret_written_as_a_default__refused(tree: Tree) -> None:

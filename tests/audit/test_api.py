@@ -1,16 +1,23 @@
 """REST of the audit log."""
 
-import csv
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import transaction
 
-from controlplane.audit import api
-from controlplane.audit.export import neutralised
+from controlplane.audit.housekeeping import chain_housekeeping
+from controlplane.audit.models import AuditEvent
+from controlplane.audit.security import sign_in_record
+from controlplane.audit.security_stream import stream
+from controlplane.audit.selectors import audit_verify
 from controlplane.audit.services import audit_record
-from controlplane.core.actor import Role
-from tests.factories import Tree, api_client, make_admin_token, make_user
+from controlplane.core import clock
+from controlplane.core.actor import Actor, ActorKind, Role
+from tests.audit.test_verify import triggers_off
+from tests.factories import Tree, api_client, make_admin_token, make_token, make_user
 from tests.support.pages import every_page
 
 pytestmark = pytest.mark.django_db
@@ -18,9 +25,11 @@ AUDIT = "/api/v1/orgs/demo/audit"
 
 
 def record(tree: Tree, **fields: Any) -> None:
-    values: dict[str, Any] = {"action": "thing.change", "object_kind": "thing", "object_id": "1"} | fields
+    values: dict[str, Any] = {
+        "actor": tree.system, "action": "thing.change", "object_kind": "thing", "object_id": "1",
+    } | fields  # fmt: skip
     with transaction.atomic():
-        audit_record(actor=tree.system, organization_id=tree.organization.pk, **values)
+        audit_record(organization_id=tree.organization.pk, **values)
 
 
 def test_audit_list__owner__newest_first_with_values(tree: Tree) -> None:
@@ -97,39 +106,179 @@ def test_audit_list__huge_number_or_nul__no_error(tree: Tree) -> None:
         assert client.get(AUDIT, {name: "\x00"}).json()["results"] == []
 
 
-def test_audit_csv__formulas__neutralised(tree: Tree) -> None:
-    for text in ("=1+1", "+1", "-1", "@x", "\t=1", " =1", "plain", 'quo"ted, and\nbroken'):
-        record(tree, reason=text, object_id=text)
-    response = api_client(token=make_admin_token(tree.root)).get(AUDIT, {"format": "csv", "action": "thing."})
-    assert response.status_code == 200
-    assert response["Content-Type"] == "text/csv; charset=utf-8"
-    assert response["Content-Disposition"] == 'attachment; filename="audit-demo.csv"'
-    rows = list(csv.DictReader(response.content.decode().splitlines(keepends=True)))
-    assert len(rows) == 8
-    assert {row["object_id"] for row in rows} == {
-        "'=1+1", "'+1", "'-1", "'@x", "'\t=1", "' =1", "plain", 'quo"ted, and\nbroken',
-    }  # fmt: skip
-    assert "Link" not in response
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"actor": "system:test"}, {"root", "payments", "none"}),
+        ({"actor": "user:1"}, {"person"}),
+        ({"actor": "abc"}, {"person"}),
+        ({"actor": "ad"}, {"person"}),
+        ({"actor": "user:2"}, {"viewing"}),
+        ({"actor": "nobody:"}, set()),
+        ({"address": "192.0.2.7"}, {"person"}),
+        ({"address": "192.0."}, {"person"}),
+        ({"address": "192.0.2"}, set()),
+        ({"address": "2001:db8:"}, {"viewing"}),
+        ({"node": "payments"}, {"payments"}),
+        ({"node": "demo"}, {"root", "payments"}),
+        ({"node": "payments", "actor": "ad"}, set()),
+        ({"from": "2001-01-01T00:00:00Z", "action": "thing.", "to": "2999-01-01T00:00:00Z"}, None),
+    ],
+)
+def test_audit_list__who_where_and_below_which_node__narrow(
+    tree: Tree, query: dict[str, str], expected: set[str] | None
+) -> None:
+    ada = Actor(ActorKind.USER, "user:1", "Ada", tree.organization.pk, credential_id="abc", address="192.0.2.7")
+    viewing = Actor(ActorKind.IMPERSONATION, "token:x", "Bob", impersonator="user:2", address="2001:db8::1")
+    record(tree, object_id="root", node_id=tree.root.pk)
+    record(tree, object_id="payments", node_id=tree.payments.pk)
+    record(tree, object_id="none")
+    record(tree, object_id="person", actor=ada)
+    record(tree, object_id="viewing", actor=viewing)
+    listed = api_client(token=make_admin_token(tree.root)).get(AUDIT, {"object_kind": "thing"} | query).json()
+    everything = {"root", "payments", "none", "person", "viewing"}
+    assert {event["object_id"] for event in listed["results"]} == (everything if expected is None else expected)
 
 
-@pytest.mark.parametrize("text", ["\uff1dcmd", "\r=1", "=", "-"])
-def test_neutralised__wide_and_hidden_formulas__apostrophe(text: str) -> None:
-    assert neutralised(text).startswith("'")
+def test_audit_list__node_that_one_may_not_read__as_everywhere(tree: Tree, other_tree: Tree) -> None:
+    client = api_client(user=make_user(tree.payments, Role.ADMIN))
+    assert client.get(AUDIT, {"node": "platform"}).status_code == 404
+    assert client.get(AUDIT, {"node": "nothing"}).status_code == 404
+    assert client.get(AUDIT, {"node": "payments"}).status_code == 200
+    assert client.get("/api/v1/orgs/rival/audit", {"node": "payments"}).status_code == 404
 
 
-def test_audit_csv__more_than_one_page__link_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "CSV_LIMIT", 3)
+def test_audit_list__viewing_as_a_team__both_names_in_the_chain(tree: Tree) -> None:
     client = api_client(token=make_admin_token(tree.root))
-    first = client.get(AUDIT, {"format": "csv"})
-    assert first["Link"].endswith('>; rel="next"')
-    second = client.get(first["Link"].removeprefix("<").partition(">")[0])
-    seqs = [row["seq"] for page in (first, second) for row in csv.DictReader(page.content.decode().splitlines())]
-    assert seqs == ["5", "4", "3", "2", "1"]
+    viewing = Actor(ActorKind.IMPERSONATION, "token:x", "Bob as team", impersonator="user:2")
+    record(tree, actor=viewing)
+    record(tree, actor=replace(viewing, impersonator=None))
+    later, first = client.get(AUDIT).json()["results"][:2]
+    assert (first["impersonator"], later["impersonator"]) == ("user:2", "")
+    assert audit_verify(tree.organization.pk).intact
 
 
-def test_audit_csv__refused__problem_document(tree: Tree) -> None:
-    client = api_client(user=make_user(tree.root, Role.VIEWER))
-    response = client.get(AUDIT, {"format": "csv"})
-    assert (response.status_code, response["Content-Type"]) == (403, "application/problem+json")
-    assert response.json()["code"] == "permission_denied"
-    assert client.get(AUDIT, {"format": "xml"}).status_code == 404
+SECURITY = f"{AUDIT}/security"
+
+
+def noted(tree: Tree, **fields: Any) -> None:
+    values: dict[str, Any] = {
+        "ok": False, "method": "password", "principal": "user:1", "label": "Ada", "address": "192.0.2.1",
+        "organization_id": tree.organization.pk, "reason": "wrong_password",
+    }  # fmt: skip
+    sign_in_record(**(values | fields))
+
+
+def test_audit_security__owner__newest_first_with_counts(tree: Tree) -> None:
+    noted(tree)
+    noted(tree)
+    noted(tree, ok=True, reason="")
+    stream.write(everything=True)
+    last, first = api_client(user=make_user(tree.root, Role.OWNER)).get(SECURITY).json()["results"]
+    assert (last["kind"], last["code"], last["count"]) == ("sign_in", "", 1)
+    assert (first["kind"], first["code"], first["count"]) == ("sign_in_failed", "wrong_password", 2)
+    assert (first["actor"], first["actor_label"], first["address"]) == ("user:1", "Ada", "192.0.2.1")
+    assert (first["action"], first["channel"], first["sealed_by"]) == ("sign-in.password", "web", None)
+    assert first["first_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"kind": "sign_in_failed"}, {"Ada", "Bob"}),
+        ({"kind": "sign_in"}, {"Cleo"}),
+        ({"code": "locked"}, {"Bob"}),
+        ({"actor": "user:1"}, {"Ada"}),
+        ({"actor": "cle"}, {"Cleo"}),
+        ({"address": "192.0.2."}, {"Ada", "Cleo"}),
+        ({"address": "198.51.100.9"}, {"Bob"}),
+        ({"from": "2999-01-01T00:00:00Z"}, set()),
+        ({"to": "2001-01-01T00:00:00Z"}, set()),
+        ({"from": "2001-01-01T00:00:00Z", "to": "2999-01-01T00:00:00Z"}, {"Ada", "Bob", "Cleo"}),
+        ({"actor": "\x00"}, set()),
+    ],
+)
+def test_audit_security__filters__narrow(tree: Tree, query: dict[str, str], expected: set[str]) -> None:
+    noted(tree)
+    noted(tree, principal="user:2", label="Bob", address="198.51.100.9", reason="locked")
+    noted(tree, principal="user:3", label="Cleo", ok=True, reason="")
+    stream.write(everything=True)
+    listed = api_client(token=make_admin_token(tree.root)).get(SECURITY, query).json()["results"]
+    assert {row["actor_label"] for row in listed} == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"kind": "nonsense"}, "bad_kind"),
+        ({"from": "yesterday"}, "bad_time"),
+        ({"from": "2001-01-01T00:00:00Z", "since": "2001-01-01T00:00:00Z"}, "repeated_parameter"),
+        ({"cursor": "nothing"}, "bad_cursor"),
+        ({"node": "payments"}, "unknown_parameter"),
+    ],
+)
+def test_audit_security__bad_parameter__400_names_it(tree: Tree, query: dict[str, str], code: str) -> None:
+    response = api_client(token=make_admin_token(tree.root)).get(SECURITY, query)
+    assert (response.status_code, response.json()["code"]) == (400, code)
+
+
+def test_audit_security__pages__each_once_in_four_queries(tree: Tree, django_assert_num_queries: Any) -> None:
+    start = clock.now()
+    for number in range(7):
+        with time_machine.travel(start + timedelta(seconds=number), tick=False):
+            noted(tree, principal=f"user:{number}")
+    client = api_client(token=make_admin_token(tree.root))
+    pages = every_page(client, SECURITY, limit=3)
+    assert [row["actor"] for page in pages for row in page] == [f"user:{number}" for number in range(6, -1, -1)]
+    with django_assert_num_queries(4):  # token; organization; is it the root; rows
+        client.get(SECURITY)
+
+
+def test_audit_security__admin_of_a_team__what_its_tokens_were_refused_alone(tree: Tree) -> None:
+    noted(tree)
+    for node in (tree.payments, tree.platform):
+        api_client(token=make_token(node, name=f"of {node.slug}").plaintext).get("/api/v1/orgs/demo/token-policy")
+    stream.write(everything=True)
+    listed = api_client(user=make_user(tree.payments, Role.ADMIN)).get(SECURITY).json()["results"]
+    assert {(row["actor_label"], row["node_id"]) for row in listed} == {("of payments", str(tree.payments.pk))}
+
+
+VERIFICATION = f"{AUDIT}/verification"
+
+
+def test_audit_verification__before_after_and_broken__says_so(tree: Tree) -> None:
+    client = api_client(user=make_user(tree.root, Role.OWNER))
+    before = client.get(VERIFICATION).json()
+    assert (before["intact"], before["verified_at"], before["first_break"]) == (None, None, None)
+    assert before["head"]["seq"] == 4
+    chain_housekeeping()
+    after = client.get(VERIFICATION).json()
+    assert (after["intact"], after["verified_seq"], after["head"]["checkpoints"]) == (True, 4, 1)
+    assert after["verified_at"].endswith("Z")
+    with triggers_off():
+        AuditEvent.objects.filter(organization_id=tree.organization.pk, org_seq=2).update(reason="x")
+    with time_machine.travel(clock.now() + timedelta(minutes=2)):
+        chain_housekeeping()
+    broken = client.get(VERIFICATION).json()
+    second = AuditEvent.objects.get(organization_id=tree.organization.pk, org_seq=2)
+    assert broken["intact"] is False
+    assert broken["first_break"] == {
+        "kind": "changed", "seq": 2, "problem": "the event has been changed", "id": str(second.pk),
+        "action": "node.create",
+    }  # fmt: skip
+    of_team = api_client(user=make_user(tree.payments, Role.ADMIN)).get(VERIFICATION).json()["first_break"]
+    assert (of_team["seq"], of_team["id"], of_team["action"]) == (2, None, None), "which event it is, is not theirs"
+
+
+def test_audit_verification__queries__five(tree: Tree, django_assert_num_queries: Any) -> None:
+    client = api_client(token=make_admin_token(tree.root))
+    client.get(VERIFICATION)
+    with django_assert_num_queries(5):  # token; organization; is it the root; head; verification
+        client.get(VERIFICATION)
+
+
+@pytest.mark.parametrize("path", [SECURITY, VERIFICATION])
+def test_audit_beside__viewer_stranger_and_nobody__refused(tree: Tree, other_tree: Tree, path: str) -> None:
+    assert api_client(user=make_user(tree.root, Role.VIEWER)).get(path).status_code == 403
+    assert api_client(user=make_user(other_tree.root, Role.OWNER)).get(path).status_code == 404
+    assert api_client().get(path).status_code == 401

@@ -1,18 +1,25 @@
 """Tampering is noticed, and the database refuses it in the first place."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
+from django.test import Client
 
 from controlplane.audit import triggers
 from controlplane.audit.chain import event_mac
+from controlplane.audit.housekeeping import chain_housekeeping
 from controlplane.audit.models import AuditEvent, AuditHead
 from controlplane.audit.selectors import audit_verify
+from controlplane.core import clock
 from tests.factories import Tree, make_node
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +133,77 @@ def test_append_only__update_and_delete__refused_by_the_database(tree: Tree) -> 
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
             write()
     assert audit_verify(tree.organization.pk).intact
+
+
+def edited(tree: Tree) -> None:
+    events(tree).filter(org_seq=2).update(after_json='{"slug":"other"}')
+
+
+def deleted(tree: Tree) -> None:
+    events(tree).filter(org_seq=2).delete()
+
+
+def deleted_and_renumbered(tree: Tree) -> None:
+    events(tree).filter(org_seq=2).delete()
+    for seq in (3, 4):
+        events(tree).filter(org_seq=seq).update(org_seq=seq - 1)
+
+
+def inserted(tree: Tree) -> None:
+    for seq in (4, 3):
+        events(tree).filter(org_seq=seq).update(org_seq=seq + 1)
+    forged = events(tree).get(org_seq=2)
+    forged.pk, forged.org_seq, forged.prev_mac, forged.mac = uuid4(), 3, forged.mac, "f" * 64
+    forged.save(force_insert=True)
+
+
+def reordered(tree: Tree) -> None:
+    for old, new in ((2, 900), (3, 2), (900, 3)):
+        events(tree).filter(org_seq=old).update(org_seq=new)
+
+
+def tail_cut(tree: Tree) -> None:
+    events(tree).filter(org_seq__gte=3).delete()
+
+
+BREAKS: dict[str, tuple[Callable[[Tree], None], str, int]] = {
+    "edited": (edited, "changed", 2),
+    "deleted": (deleted, "deleted", 2),
+    "deleted and renumbered": (deleted_and_renumbered, "deleted", 2),
+    "inserted": (inserted, "inserted", 3),
+    "reordered": (reordered, "reordered", 2),
+    "tail cut": (tail_cut, "tail_cut", 3),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_verify__kind_of_break__named_with_its_place_by_command_probe_and_metric(tree: Tree, name: str) -> None:
+    tamper, kind, seq = BREAKS[name]
+    with triggers_off():
+        tamper(tree)
+    out = StringIO()
+    with pytest.raises(SystemExit) as caught:
+        call_command("audit", "verify", "--json", stdout=out)
+    (chain,) = json.loads(out.getvalue())["chains"]
+    assert caught.value.code == 1
+    assert (chain["intact"], chain["break"]["kind"], chain["break"]["seq"]) == (False, kind, seq)
+    ready = Client().get("/readyz").json()
+    assert (ready["status"], ready["warnings"]["audit"]) == ("degraded", "failed")
+    assert "opensre_audit_broken_chains_count 1.0" in Client().get("/metrics").content.decode()
+
+
+def test_verify__break_in_the_database__noticed_by_the_process_itself(tree: Tree) -> None:
+    chain_housekeeping()
+    assert Client().get("/readyz").json()["warnings"]["audit"] == "ok"
+    assert "opensre_audit_broken_chains_count 0.0" in Client().get("/metrics").content.decode()
+    with triggers_off():
+        edited(tree)
+    with time_machine.travel(clock.now() + timedelta(minutes=2)):
+        chain_housekeeping()
+        answer = Client().get("/readyz")
+        told = Client().get("/metrics").content.decode()
+    assert (answer.status_code, answer.json()["warnings"]["audit"]) == (200, "failed"), "a break stops no service"
+    assert "opensre_audit_broken_chains_count 1.0" in told
 
 
 def test_audit_command__intact__says_so(tree: Tree, other_tree: Tree) -> None:

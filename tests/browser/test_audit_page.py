@@ -21,7 +21,7 @@ def test_audit__contrast_names_structure_and_width(site: Site, tree: Tree, schem
     owner = Person.signed_in(make_user(tree.root, Role.OWNER, username=f"olga-{tree.organization.slug}"))
     node_update(actor=tree.system, node=tree.payments, name="A name of some length that has to go somewhere")
     page = site.visit(owner, color_scheme=scheme, viewport={"width": width, "height": 860})
-    for path in ("", "?show=security", "?q=nobody-at-all"):
+    for path in ("", "?show=security", "?q=nobody-at-all", "?node=payments", "?show=security&code=x"):
         page.goto(f"/app/audit{path}")
         assert_accessible(page)
         assert fits(page), path

@@ -4,12 +4,16 @@ import json
 import logging
 
 import pytest
+import time_machine
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from controlplane.audit.models import AuditEvent
+from controlplane.audit.models import AuditEvent, SecurityEvent, SecurityKind
+from controlplane.audit.security_stream import stream
 from controlplane.configs.cache import effective_cache
 from controlplane.configs.models import ConfigVersion
+from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.errors import InvalidInput
 from tests.configs.support import EFFECTIVE, credentials, patch, put, runtime, stored
@@ -184,8 +188,10 @@ def test_resolve__pointer__only_that_part_is_resolved_reported_and_audited(tree:
     assert body["effective"] == VALUE
     assert body["credentials"] == [{"pointer": "/a/b/0", "name": NAME, "state": "set"}]
     assert "hunter2" not in json.dumps(body["sources"])
-    (event,) = AuditEvent.objects.filter(action="config.resolve")
-    assert json.loads(event.after_json) == {"version": 1, "pointer": "/a/b/0", "credentials": 1, "names": [NAME]}
+    event = SecurityEvent.objects.get(kind=SecurityKind.SECRET)
+    assert (event.action, event.object_id, event.node_id) == ("config.resolve", NAME, tree.payments.pk)
+    assert (event.organization_id, event.actor_label) == (tree.organization.pk, "team of payments")
+    assert not AuditEvent.objects.filter(action="config.resolve").exists()
     assert runtime(tree).get(EFFECTIVE, {"resolve": "true", "pointer": "/nothing"}).status_code == 404
 
 
@@ -204,7 +210,8 @@ def test_resolve__answer__stored_nowhere_and_without_a_tag(tree: Tree, caplog: p
 
     assert "hunter2" not in f"{everything_stored()} {caplog.text}"
     assert all(b"hunter2" not in computed.body for computed, _ in effective_cache._entries.values())
-    assert AuditEvent.objects.filter(action="config.resolve", actor__startswith="token:").count() == 2
+    stream.write(everything=True)
+    assert SecurityEvent.objects.filter(kind=SecurityKind.SECRET, actor__startswith="token:").count() == 2
 
 
 def test_own_resolve__opensre_form__values_in_place(tree: Tree) -> None:
@@ -243,7 +250,39 @@ def test_resolve__caller_without_the_scope__refused_and_not_audited(tree: Tree, 
 
     assert (refused.status_code, read.status_code) == ((403, 200) if caller in READING else (404, 404))
     assert "hunter2" not in f"{refused.content!r} {read.content!r}"
-    assert not AuditEvent.objects.filter(action="config.resolve").exists()
+    assert not SecurityEvent.objects.filter(kind=SecurityKind.SECRET).exists()
+
+
+def test_resolve__every_turn_of_a_runtime__one_row_with_a_count_and_the_chain_untouched(tree: Tree) -> None:
+    entrust(tree.root, NAME)
+    put(tree.payments, {"a": f"${{{NAME}}}"})
+    client = runtime(tree)
+    client.get(EFFECTIVE, {"resolve": "true"})
+    with time_machine.travel(clock.now(), tick=False), CaptureQueriesContext(connection) as captured:
+        for _ in range(20):
+            assert client.get(EFFECTIVE, {"resolve": "true"}).status_code == 200
+    assert not [query for query in captured if "audit_auditevent" in query["sql"] or "audithead" in query["sql"]]
+    stream.write(everything=True)
+    rows = SecurityEvent.objects.filter(kind=SecurityKind.SECRET)
+    assert sum(row.count for row in rows) == 21
+    assert len(rows) <= 2
+
+
+def test_resolve__many_names__each_is_whole_in_some_row(tree: Tree) -> None:
+    names = {f"OPENSRE_CRED_SERVICE_{number:02d}_PASSWORD_AND_TOKEN" for number in range(12)}
+    put(tree.payments, {"a": {str(number): f"${{{name}}}" for number, name in enumerate(sorted(names))}})
+    runtime(tree).get(EFFECTIVE, {"resolve": "true"})
+    stream.write(everything=True)
+    rows = SecurityEvent.objects.filter(kind=SecurityKind.SECRET).values_list("object_id", flat=True)
+    assert {name for row in rows for name in row.split(", ")} == names
+    assert len(rows) == 3
+
+
+def test_resolve__no_credentials__nothing_is_given_and_nothing_noted(tree: Tree) -> None:
+    put(tree.payments, {"a": 1})
+    assert runtime(tree).get(EFFECTIVE, {"resolve": "true"}).status_code == 200
+    stream.write(everything=True)
+    assert not SecurityEvent.objects.exists()
 
 
 def test_resolve__other_organization__404_and_nobody_401(tree: Tree, other_tree: Tree) -> None:

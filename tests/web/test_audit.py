@@ -63,6 +63,45 @@ def test_audit__search__by_action_day_and_words(owner: Person, told: Tree) -> No
     assert "Nothing matches" in text(nothing)
 
 
+def test_audit__filters__who_address_and_node(owner: Person, told: Tree) -> None:
+    payments, platform = str(told.payments.pk), str(told.platform.pk)
+    assert rows(owner.client.get(PAGE, {"node": "payments", "action": "node."})) == [payments]
+    both = {"node": "engineering", "actor": "system:test", "action": "node."}
+    assert set(rows(owner.client.get(PAGE, both))) == {payments, platform}
+    assert rows(owner.client.get(PAGE, {"actor": "somebody"})) == []
+    assert rows(owner.client.get(PAGE, {"address": "203.0.113."})) == []
+    answer = owner.client.get(PAGE, {"node": "nothing"})
+    assert (answer.status_code, rows(answer)) == (200, [])
+    assert '<details class="audit-folded" open>' in text(answer)
+    assert '<option value="payments">' in text(answer)
+
+
+def test_audit__node_of_others__nothing_matches(admin: Person, told: Tree) -> None:
+    assert rows(admin.client.get(PAGE, {"node": "platform"})) == []
+    assert "platform" not in admin.client.get(PAGE).context["nodes"]
+
+
+def test_audit__download__is_what_is_listed(owner: Person, told: Tree) -> None:
+    today = clock.now().date().isoformat()
+    answer = owner.client.get(PAGE, {"action": "node.", "node": "payments", "q": "", "since": today, "until": today})
+    files = dict(answer.context["exports"])
+    file: Any = owner.client.get(files["CSV"])
+    lines = b"".join(file.streaming_content).decode().splitlines()
+    assert len(lines) == 1 + len(rows(answer)) == 2
+    assert str(told.payments.pk) in lines[1]
+    assert "format=json" in files["JSON"]
+
+
+def test_audit__refused_page__is_listed_by_route_and_code(owner: Person, viewer: Person, tree: Tree) -> None:
+    assert viewer.client.get(PAGE).status_code == 403
+    stream.write(everything=True)
+    query = {"show": "security", "code": "permission_denied", "actor": str(viewer.user.display_name)}
+    (row,) = owner.client.get(PAGE, query).context["rows"]
+    assert (row.action, row.kind) == ("web:audit", SecurityKind.DENIED)
+    assert owner.client.get(PAGE, query | {"code": "not_found"}).context["rows"] == []
+    assert owner.client.get(PAGE, query | {"until": "2001-01-01"}).context["rows"] == []
+
+
 def test_audit__cursor_that_was_edited__begins_again(owner: Person, told: Tree) -> None:
     assert owner.client.get(PAGE, {"cursor": "x"})["Location"] == PAGE
 

@@ -35,6 +35,7 @@ from controlplane.access.services import (
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, FieldError, InvalidInput, PermissionDenied, invalid
+from controlplane.core.refusals import carry_actor
 from web.session import to_sign_in
 
 P = ParamSpec("P")
@@ -55,9 +56,9 @@ def _own_account(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpRes
                 "You are viewing as a team. End that before you open your account.", code="read_only"
             )
         actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
-        limit_actor("requests", actor)
         if user.organization_id is not None:
-            request.actor = actor  # type: ignore[attr-defined]  # for what every page shows, see web/context.py
+            carry_actor(request, actor)  # also for what every page shows, see web/context.py
+        limit_actor("requests", actor)
         return view(request, actor, user, *args, **kwargs)
 
     return wrapper

@@ -28,6 +28,9 @@ class AuditEvent(models.Model):
     actor = models.CharField(max_length=128, help_text="The principal, for example user:<uuid>.")
     actor_label = models.CharField(max_length=200)
     credential_id = models.CharField(max_length=64, blank=True)
+    impersonator = models.CharField(
+        max_length=128, blank=True, default="", help_text="Who viewed as a team, while it acted."
+    )
     channel = models.CharField(max_length=16)
     address = models.CharField(max_length=64, blank=True)
     object_kind = models.CharField(max_length=32)
