@@ -108,7 +108,8 @@ def identity_provider_remove(*, actor: Actor, organization_slug: str) -> None:
         actor=actor, organization_slug=organization_slug, action=Action.IDENTITY_PROVIDER_WRITE
     )
     Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
-    provider = IdentityProvider.objects.filter(organization=organization).first()
+    # Locked before the roles end: a sign-in under way ends first, and its roles with the others.
+    provider = IdentityProvider.objects.select_for_update().filter(organization=organization).first()
     if provider is None:
         raise NotFound("This organization has no identity provider yet.")
     before, pk = describe(provider), provider.pk
