@@ -208,6 +208,15 @@ class TestOpenIdConnect:
         peer.add(Account("ada@example.com", groups=("g",), more={"email_verified": verified}))
         assert Visit.to(peer, tree).sign_in("ada@example.com").status_code == status
 
+    @pytest.mark.parametrize("name", ["authorization_endpoint", "end_session_endpoint"])
+    @pytest.mark.parametrize("path", ["out\r\nSet-Cookie: a=b", "o u t", "\u00f6ut", "out\x7f"])
+    def test_discovery__endpoint_that_no_header_can_carry__is_refused(
+        self, tree: Tree, peer: Provider, oidc: IdentityProvider, name: str, path: str
+    ) -> None:
+        peer.discovery = {name: f"{peer.url}/{path}"}
+        assert Client().get("/login/demo/begin").status_code == 503
+        assert reasons() == ["discovery"]
+
     def test_discovery__issuer_written_otherwise_than_set__is_refused(self, tree: Tree, peer: Provider) -> None:
         set_up(tree, peer, kind="oidc", authority=f"{peer.issuer}/")
         assert Client().get("/login/demo/begin").status_code == 503
