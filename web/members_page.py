@@ -115,12 +115,13 @@ def person_context(actor: Actor, person: Any, *, cursor: str) -> dict[str, Any]:
     writable = {place.slug for place in places.choices}
     roles = roles_of_person(actor=actor, user=person)
     rights, older = _rights_page(actor, person, cursor)
-    own = person.pk == actor.user_id
+    own, ways = person.pk == actor.user_id, ways_in(person)
     return {
         "person": person,
         "own": own,
         "pending": is_pending(person),
-        "ways_in": [_WAYS[way] for way in ways_in(person)],
+        "renewable": is_pending(person) and person.is_active and "provider" not in ways,
+        "ways_in": [_WAYS[way] for way in ways],
         "roles": [{"row": row, "removable": row.node.slug in writable} for row in roles],
         "rights": [_in_words(one) for one in rights],
         "older": older,

@@ -17,7 +17,7 @@ from controlplane.access.actors import actor_for_user
 from controlplane.access.selectors import must_have_authenticator
 from controlplane.access.services import session_begin, session_forget, session_seen
 from controlplane.core.actor import Channel
-from controlplane.core.errors import PermissionDenied
+from controlplane.core.errors import NotAuthenticated, PermissionDenied
 from controlplane.core.middleware import Middleware, is_api, problem_document
 
 _BACKEND: Final = "controlplane.access.backends.LocalPasswordBackend"
@@ -31,6 +31,9 @@ def begin_session(request: HttpRequest, user: Account, *, method: str) -> None:
     """Sign ``user`` in on this browser. Every way of signing in ends here, whoever vouched for the person.
 
     The session gets a new key, so one that somebody has planted is worth nothing, and forgets what it held before.
+
+    Raises:
+        NotAuthenticated: the person has been deactivated meanwhile.
     """
     request.session.flush()  # whatever anybody put into it before this person was known
     login(request, user, backend=_BACKEND)
@@ -40,13 +43,17 @@ def begin_session(request: HttpRequest, user: Account, *, method: str) -> None:
         request.session[sessions.MUST_ENROL] = True
     request.session.save()
     actor = actor_for_user(user, channel=Channel.WEB, address=request.META.get("REMOTE_ADDR"))
-    session_begin(
-        actor=actor,
-        user=user,
-        session_key=request.session.session_key or "",
-        method=method,
-        user_agent=request.headers.get("User-Agent", ""),
-    )
+    try:
+        session_begin(
+            actor=actor,
+            user=user,
+            session_key=request.session.session_key or "",
+            method=method,
+            user_agent=request.headers.get("User-Agent", ""),
+        )
+    except NotAuthenticated:
+        logout(request)
+        raise
 
 
 def end_session(request: HttpRequest) -> None:

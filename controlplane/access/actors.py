@@ -134,6 +134,7 @@ def actor_for_directory_identity(
         NotAuthenticated: for any of these reasons, and for a person who has been deactivated.
     """
     identities = ExternalIdentity.objects.filter(organization_id=organization_id, tid=tid, oid=oid)
+    identities = identities.filter(last_sign_in_at__isnull=False)  # one that was only invited has shown nothing yet
     identity = identities.select_related("user", "organization__identity_provider").first()
     if identity is None:
         raise NotAuthenticated

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from controlplane.access.models import ExternalIdentity, IdentityProvider, Membership, User
 from controlplane.core.actor import Actor, ActorKind, Grant, Role
-from controlplane.core.errors import NotFound, PermissionDenied
+from controlplane.core.errors import FieldError, MalformedRequest, NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows, nodes_that_allow
 from controlplane.orgs.models import Node, NodeAncestor, Organization
 from controlplane.orgs.selectors import nodes_visible, nodes_with_lineage, organization_get
@@ -54,10 +54,14 @@ def people_of(*, actor: Actor, organization_slug: str, query: str = "", active: 
     Raises:
         NotFound: it is not the actor's organization.
         PermissionDenied: the actor reads members nowhere.
+        MalformedRequest: ``bad_query``: it has a NUL, which no name has.
     """
     organization = organization_get(actor, organization_slug)
     if not nodes_that_allow(actor, Action.MEMBER_READ):
         raise PermissionDenied(f"You may not do this here (it needs {Action.MEMBER_READ.value}).")
+    if "\x00" in query:
+        detail = "A search must not contain NUL."
+        raise MalformedRequest(detail, code="bad_query", errors=[FieldError("", "bad_query", detail)])
     people = _visible(actor, organization)
     if active is not None:
         people = people.filter(is_active=active)

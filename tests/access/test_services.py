@@ -1,6 +1,6 @@
 """Tokens, people, roles, sign-in links: rules and records."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -168,6 +168,13 @@ def test_token_rotate__overlap__both_work_then_only_the_new(tree: Tree) -> None:
         assert caught.value.code == "token_inactive"
 
 
+def test_token_rotate__end_of_time__as_long_a_life_as_there_is(tree: Tree) -> None:
+    with time_machine.travel("2030-01-01T00:00:00Z", tick=False) as time:
+        old = make_token(tree.payments, expires_at=datetime.max.replace(tzinfo=UTC))
+        time.shift(60)
+        assert token_rotate(actor=tree.system, token=old.token).token.expires_at == datetime.max.replace(tzinfo=UTC)
+
+
 # ---- people ----
 
 
@@ -187,6 +194,7 @@ def test_user_create__member__no_password_sign_in_and_no_role(tree: Tree) -> Non
         ({"username": "x" * 151}, ("/username", "too_long")),
         ({"username": "a\x00"}, ("/username", "control_character")),
         ({"email": "nothing"}, ("/email", "email")),
+        ({"email": f"{'a' * 250}@example.com"}, ("/email", "email")),
         ({"password": "short"}, ("/password", "password")),
     ],
 )

@@ -12,7 +12,7 @@ from controlplane.access.models import ExternalIdentity
 from controlplane.core.actor import Role
 from tests.access.entra.support import SECRET_NAME, map_to, roles_of, set_up
 from tests.browser.support import Site, fits
-from tests.factories import Tree, entrust, make_user
+from tests.factories import PASSWORD, Tree, entrust, make_user
 from tests.support.identity_provider import CLIENT_ID, CLIENT_SECRET, TENANT, Account, Provider, identity_provider
 from tests.web.support import Person
 
@@ -73,6 +73,7 @@ def test_provider__links_an_account(site: Site, tree: Tree, peer: Provider, rita
     peer.redirects.add(f"{site.url}/login/{tree.organization.slug}/callback")
     page = site.visit(rita, ignore_https_errors=True)
     page.goto("/app/security")
+    page.get_by_label("Password of this account").fill(PASSWORD)
     page.get_by_role("button", name="Link with Microsoft").click()
     page.get_by_role("button", name=ADA.username).click()
     expect(page.get_by_text("Your account is linked with Microsoft.")).to_be_visible()

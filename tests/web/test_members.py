@@ -47,6 +47,7 @@ def test_members__search_and_filter(owner: Person, viewer: Person, tree: Tree) -
     assert "vera" in text(owner.client.get("/app/members?show=inactive"))
     assert "otto" not in text(owner.client.get("/app/members?show=inactive&q=ve")).split("people")[1]
     assert "Nobody matches" in text(owner.client.get("/app/members?q=zzz"))
+    assert owner.client.get("/app/members?q=a%00").status_code == 302
 
 
 def test_members__edited_cursor__begins_again(owner: Person) -> None:

@@ -1,6 +1,6 @@
 """The pages of access tokens, and viewing as a team."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -99,6 +99,12 @@ def test_token_new__rule_broken__said_at_its_field_and_nothing_made(
     assert not AccessToken.objects.exists()
 
 
+def test_token_new__last_day_of_all__lives_to_the_end_of_it(tree: Tree, owner: Person) -> None:
+    answer = owner.client.post("/app/tokens/new", NEW | {"life": "9999-12-31"})
+    assert answer.status_code == 201
+    assert AccessToken.objects.get().expires_at == datetime.max.replace(tzinfo=UTC)
+
+
 def test_token_new__viewer__makes_a_personal_one_and_no_other(tree: Tree, viewer: Person) -> None:
     assert 'value="team"' not in text_of(viewer.client.get("/app/tokens/new"))
     assert viewer.client.post("/app/tokens/new", NEW).status_code == 403
@@ -140,6 +146,8 @@ def test_tokens_revoke__ticked__counted_first_then_done(tree: Tree, admin: Perso
     )
     assert AuditEvent.objects.filter(action="token.revoke", reason="cleaning").count() == 2
     assert admin.client.post("/app/tokens/revoke", {})["Location"] == "/app/tokens"
+    page = admin.client.post("/app/tokens/revoke", {"ids": [ours[2], "a\x00", "\U0001f600"]})
+    assert "Revoke 1 token?" in text_of(page)
 
 
 def test_token_policy__owner_sets_it__admin_of_a_team_sees_none(tree: Tree, owner: Person, admin: Person) -> None:

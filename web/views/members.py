@@ -26,7 +26,7 @@ from controlplane.access.services import (
     person_remove,
 )
 from controlplane.core.actor import Actor
-from controlplane.core.errors import AppError, NotFound, PermissionDenied
+from controlplane.core.errors import AppError, MalformedRequest, NotFound, PermissionDenied
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action
 from controlplane.orgs.selectors import node_get
@@ -48,14 +48,14 @@ _SHOWN: Final = {"active": True, "inactive": False}
 def members(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """The people whom one may see, with a search."""
     query, show = request.GET.get("q", "").strip()[:200], request.GET.get("show", "")
-    people = people_of(
-        actor=actor, organization_slug=own_organization(actor), query=query, active=_SHOWN.get(show)
-    ).prefetch_related("memberships__node")
     cursor = request.GET.get("cursor", "")
     try:
+        people = people_of(
+            actor=actor, organization_slug=own_organization(actor), query=query, active=_SHOWN.get(show)
+        ).prefetch_related("memberships__node")
         page = page_of(people, ordering=["username"], params={"cursor": cursor, "limit": PER_PAGE})
-    except AppError:
-        return redirect("web:members")  # a cursor that was cut or edited: begin again
+    except MalformedRequest:
+        return redirect("web:members")  # a search or cursor that was cut or edited: begin again
     places = Places(actor)
     context = {
         "people": [places.row(person) for person in page.results],

@@ -1,6 +1,7 @@
 """Signing in by the organization's identity provider: its page, the way there and the way back."""
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 import structlog
@@ -8,16 +9,20 @@ from django.contrib import messages
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
+from controlplane.access.accounts import account_of
 from controlplane.access.entra.mappings import external_identity_unlink
 from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.entra.selectors import provider_at_sign_in, provider_of_own
 from controlplane.access.entra.sign_in import refusal_record, sign_in_begin, sign_in_finish
 from controlplane.access.limits.guard import limit_address
+from controlplane.access.services import account_confirm
 from controlplane.core.actor import Actor
-from controlplane.core.errors import Conflict, NotFound
+from controlplane.core.errors import Conflict, InvalidInput, NotFound
 from web import sso
 from web.session import safe_next, signed_in
 from web.sessions import begin_session
@@ -29,9 +34,9 @@ log = structlog.get_logger(__name__)
 @require_safe
 def organization_sign_in(request: HttpRequest, org: str) -> HttpResponseBase:
     """The sign-in page of an organization. One that does not exist looks like one without a provider."""
-    visitor = request.user
-    if visitor.is_authenticated and (visitor.organization_id is not None or visitor.is_staff):
-        return redirect(safe_next(request) if visitor.organization_id is not None else "admin:index")
+    signed_in_already = _where_signed_in(request)
+    if signed_in_already is not None:
+        return signed_in_already
     provider = provider_at_sign_in(org)
     context = {"next": safe_next(request), "provider": provider, "organization": org}
     return render(request, "web/login.html", context)
@@ -40,7 +45,17 @@ def organization_sign_in(request: HttpRequest, org: str) -> HttpResponseBase:
 @never_cache
 @require_GET
 def begin(request: HttpRequest, org: str) -> HttpResponseBase:
-    """Send the browser to the provider."""
+    """Send the browser to the provider, when its person has asked for that on a page of ours.
+
+    Another site might name an organization of its own, whose provider signs in whomever it likes and asks nobody.
+    """
+    signed_in_already = _where_signed_in(request)
+    if signed_in_already is not None:
+        return signed_in_already
+    # Set by browsers alone (Fetch Metadata Request Headers, section 2.4); an old browser that sets none may go on.
+    if request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
+        asked = urlencode({"next": safe_next(request)})
+        return redirect(f"{reverse('web:organization_sign_in', args=[org])}?{asked}")
     address = request.META.get("REMOTE_ADDR")
     limit_address("sign_in", address)
     provider = provider_at_sign_in(org)
@@ -57,15 +72,23 @@ def begin(request: HttpRequest, org: str) -> HttpResponseBase:
 
 
 @never_cache
+@sensitive_post_parameters("current")
 @require_POST
 @signed_in
 def link(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """Send the browser of a person to the provider of its organization, to link who it is there with the account."""
     address = request.META.get("REMOTE_ADDR")
     limit_address("sign_in", address)
-    provider = provider_of_own(actor)
-    if provider is None:
+    provider, user = provider_of_own(actor), account_of(request.user)
+    if provider is None or user is None:
         raise NotFound
+    limit_address("second_factor", address, account=user.pk)
+    try:
+        current = request.POST.get("current", "")[:4096]
+        account_confirm(user=user, current=current, session_key=request.session.session_key or "")
+    except InvalidInput as error:
+        messages.error(request, error.detail)
+        return redirect("web:security")
     org = provider.organization.slug
     try:
         begun = sign_in_begin(provider=provider, address=address)
@@ -109,6 +132,14 @@ def _callback(request: HttpRequest, org: str) -> HttpResponseBase:
     if link_to is not None:
         messages.success(request, f"Your account is linked with {provider.name}.")
     return redirect(kept.next)
+
+
+def _where_signed_in(request: HttpRequest) -> HttpResponseBase | None:
+    """Return where somebody signed in goes on, ``None`` for who may sign in."""
+    visitor = request.user
+    if not visitor.is_authenticated or (visitor.organization_id is None and not visitor.is_staff):
+        return None
+    return redirect(safe_next(request) if visitor.organization_id is not None else "admin:index")
 
 
 @require_POST

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from controlplane.access.api.grants import FlagField
 from controlplane.access.member_selectors import (
     Rights,
     is_pending,
@@ -52,7 +53,7 @@ class InvitationInput(StrictSerializer):
 
 
 class PersonInput(StrictSerializer):
-    active = serializers.BooleanField()
+    active = FlagField()
     reason = TextField(required=False, allow_blank=True, default="", max_length=500)
 
 

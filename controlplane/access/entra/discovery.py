@@ -119,6 +119,8 @@ def _endpoint(document: dict[str, Any], name: str, origin: str, *, required: boo
 
 
 def _is_https(value: str) -> bool:
+    if not (value.isascii() and value.isprintable()) or " " in value:
+        return False  # it becomes a header, and urlsplit() would drop a line break unseen
     try:
         parts = urlsplit(value)
         return parts.scheme == "https" and bool(parts.hostname) and parts.username is None and not parts.fragment

@@ -6,6 +6,7 @@ APIs by validating claims"; RFC 8725 (algorithms and keys).
 
 import hashlib
 import hmac
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,7 +28,9 @@ KEYS_MAX_AGE_S: Final = 3600.0
 KEYS_AGAIN_AFTER_S: Final = 5.0
 #: Asymmetric ones alone: with HS256 the provider's public key, which everybody has, would sign.
 _ALGORITHMS: Final = {ProviderKind.ENTRA: ["RS256"], ProviderKind.OIDC: ["RS256", "PS256", "ES256"]}
-_KEY_TYPES: Final = {"RSA", "EC"}
+_KEY_TYPES: Final = ("RSA", "EC")  # no set: what is looked for in it may be of any type
+#: Characters that nobody sees (Cf), and halves of characters (Cs), which JSON can write and no database stores.
+_UNSHOWN: Final = {"Cf", "Cs"}
 #: PyJWT's exceptions and what each comes to, the narrower before the wider.
 _FAULTS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (jwt.InvalidSignatureError, "token_signature"),
@@ -223,4 +226,6 @@ def _strings(payload: Mapping[str, Any], name: str) -> frozenset[str]:
 
 def shown(text: str) -> str:
     """Return a text of the provider fit to be stored and shown: visible, one line, no credential, 150 characters."""
-    return " ".join(visible(redact_text(text.replace("\x00", "")[:1000])).split())[:150]
+    seen = visible(text[:1000].replace("\x00", ""))
+    kept = "".join(one for one in seen if unicodedata.category(one) not in _UNSHOWN)
+    return " ".join(redact_text(kept).split())[:150]

@@ -15,6 +15,7 @@ from controlplane.access.models import (
     MembershipSource,
     ProviderKind,
     RoleMapping,
+    User,
 )
 from controlplane.access.permissions import roles_grantable
 from controlplane.access.revocations import rights_taken
@@ -94,6 +95,7 @@ def external_identity_unlink(*, actor: Actor, identity_id: UUID) -> None:
         NotFound: it is not the actor's own.
         Conflict: ``last_way_in``: the account has no password, so nobody could sign in to it any more.
     """
+    User.objects.select_for_update().filter(pk=actor.user_id).first()  # a sign-in by it is over, or finds it gone
     own = ExternalIdentity.objects.select_related("user", "organization")
     identity = own.filter(pk=identity_id, user_id=actor.user_id).first() if actor.user_id else None
     if identity is None or actor.scopes is not None:

@@ -108,7 +108,8 @@ def identity_provider_remove(*, actor: Actor, organization_slug: str) -> None:
         actor=actor, organization_slug=organization_slug, action=Action.IDENTITY_PROVIDER_WRITE
     )
     Organization.objects.select_for_update(no_key=True).get(pk=organization.pk)
-    provider = IdentityProvider.objects.filter(organization=organization).first()
+    # Locked before the roles end: a sign-in under way ends first, and its roles with the others.
+    provider = IdentityProvider.objects.select_for_update().filter(organization=organization).first()
     if provider is None:
         raise NotFound("This organization has no identity provider yet.")
     before, pk = describe(provider), provider.pk
@@ -164,7 +165,14 @@ def _vouches_for_others(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether people of the provider as it was are no longer people of the provider as it is."""
     same = all(before[name] == after[name] for name in ("kind", "cloud", "authority"))
     directories = [{one["tenant"], *one["allowed_tenants"]} for one in (before, after)]
-    return not (same and directories[0] <= directories[1])
+    return not (same and directories[0] <= directories[1]) or _is_narrower(before, after)
+
+
+def _is_narrower(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether guests get less than before, or people of some domain are no longer let in."""
+    guests = [GuestPolicy.values.index(one["guests"]) for one in (before, after)]
+    were, are = set(before["email_domains"]), set(after["email_domains"])
+    return guests[1] < guests[0] or bool(are) and not (were and were <= are)
 
 
 def end_roles(organization: Organization) -> int:

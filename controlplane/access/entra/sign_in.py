@@ -121,19 +121,20 @@ def _let_in(provider: IdentityProvider, vouched: Vouched, link_to: UUID | None, 
 def _derived(
     provider: IdentityProvider, vouched: Vouched, link_to: UUID | None, address: str | None
 ) -> SignedIn | None:
-    """Return the person with its roles as they are now, ``None`` for one left without any."""
-    unchanged = IdentityProvider.objects.filter(pk=provider.pk, enabled=True, updated_at=provider.updated_at)
-    if not unchanged.exists():  # who vouched is no longer whom the organization trusts
-        _refuse("not_enabled")
+    """Return the person with its roles as they are now, ``None`` for one left without any.
+
+    The person's row is locked before the provider's: nobody who holds the provider's waits for a person.
+    """
+    identity = _identity_held(provider, vouched.claims, link_to)
+    _require_unchanged(provider)
     wanted = _roles_wanted(provider, vouched)
-    identity = _identity(provider, vouched.claims)
     if link_to is not None:
         identity = _linked(provider, vouched.claims, identity, link_to)
     if identity is None:
         if not wanted:
             return None
         identity = _newcomer(provider, vouched.claims)
-    user = User.objects.select_for_update().get(pk=identity.user_id)
+    user = identity.user
     if not user.is_active:
         _refuse("deactivated")
     _refresh(user, identity, vouched.claims)
@@ -159,6 +160,15 @@ def _derived(
     return SignedIn(user, _notice(vouched), vouched.end_session)
 
 
+def _require_unchanged(provider: IdentityProvider) -> None:
+    """Hold the provider as it is until the commit: who removes it takes away the roles of this sign-in too."""
+    found = IdentityProvider.objects.select_for_update(no_key=True).filter(
+        pk=provider.pk, enabled=True, updated_at=provider.updated_at
+    )
+    if found.first() is None:  # who vouched is no longer whom the organization trusts
+        _refuse("not_enabled")
+
+
 def _notice(vouched: Vouched) -> str:
     if not vouched.problem:
         return ""
@@ -179,6 +189,16 @@ def capped(role: Role, cap: Role) -> Role:
     """Return the most that both ``role`` and ``cap`` include."""
     common = INCLUDES[role] & INCLUDES[cap]
     return next(one for one in (Role.RESPONDER, Role.VIEWER) if one in common)
+
+
+def _identity_held(provider: IdentityProvider, claims: Claims, link_to: UUID | None) -> ExternalIdentity | None:
+    """Return who that is here, ``None`` for nobody, with the row of the person locked, of one to be linked too."""
+    found = _identity(provider, claims)
+    held = link_to if found is None else found.user_id
+    if held is None:
+        return None
+    User.objects.select_for_update().filter(pk=held).first()
+    return _identity(provider, claims)  # it may have been unlinked while this waited
 
 
 def _identity(provider: IdentityProvider, claims: Claims) -> ExternalIdentity | None:
@@ -251,7 +271,9 @@ def _memberships(directory: Actor, user: User, wanted: set[tuple[UUID, str]]) ->
             row.delete()
             _audit_role(directory, "membership.revoke", user, row.node, row.role)
     for node_id, role in sorted(wanted - held.keys(), key=str):
-        node = nodes[node_id]
+        node = nodes.get(node_id)
+        if node is None:  # deleted since the mapping was read
+            continue
         Membership.objects.create(user=user, node=node, role=role, source=MembershipSource.SSO)
         granted.append(f"{role} on {node.slug}")
         _audit_role(directory, "membership.grant", user, node, role)

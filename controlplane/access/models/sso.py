@@ -19,7 +19,7 @@ class ProviderKind(models.TextChoices):
 
 
 class GuestPolicy(models.TextChoices):
-    """What a guest of the Entra tenant gets: nothing, or its mapped roles cut down to one."""
+    """What a guest of the Entra tenant gets, the least first: nothing, or its mapped roles cut down to one."""
 
     DENY = "deny", "refused"
     VIEWER = "viewer", "viewer at most"

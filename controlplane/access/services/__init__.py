@@ -25,7 +25,7 @@ from controlplane.access.services.members import (
     person_reactivate,
     person_remove,
 )
-from controlplane.access.services.passwords import account_unlock, password_change, password_choose, password_set
+from controlplane.access.services.passwords import account_confirm, account_unlock, password_change, password_choose, password_set
 from controlplane.access.services.people import (
     membership_grant,
     membership_revoke,
@@ -51,6 +51,7 @@ __all__ = [
     "InvitedBy",
     "IssuedToken",
     "PolicyTerms",
+    "account_confirm",
     "account_unlock",
     "authenticator_begin",
     "authenticator_check",

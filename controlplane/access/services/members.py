@@ -90,12 +90,17 @@ def invitation_renew(*, actor: Actor, user: User) -> str:
     Raises:
         NotFound, PermissionDenied: the actor may not write members of the organization, or the person holds a role
             that the actor does not (``role_not_held``): the link would be a way to it.
-        Conflict: ``not_pending``: the person has signed in already, and nobody else is given a way into that account.
+        Conflict: ``not_pending``: the person has signed in already, and nobody else is given a way into that account;
+            ``signs_in_by_provider``: the directory may give the person more than the actor holds, and whoever had come
+            in by the link would have it too.
     """
     user = _locked(user)
     _require_over(actor, user)
     if not user.is_active or not is_pending(user):
         raise Conflict("Only a person who has never signed in gets a new invitation.", code="not_pending")
+    if ExternalIdentity.objects.filter(user=user).exists():
+        detail = "This person signs in through the identity provider and gets no other way in."
+        raise Conflict(detail, code="signs_in_by_provider")
     SignInLink.objects.filter(user=user, used_at__isnull=True).update(expires_at=clock.now())
     return _link(actor, user)
 

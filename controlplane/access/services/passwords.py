@@ -30,6 +30,24 @@ def password_change(*, actor: Actor, user: User, current: str, new: str, keep_se
     audit_account(actor, "user.change_password", user)
 
 
+def account_confirm(*, user: User, current: str, session_key: str) -> None:
+    """Check that the person asks for another way into its own account, and not whoever has got hold of its browser.
+
+    Args:
+        current: the password as typed.
+        session_key: of the browser; an account without a password is confirmed by a one-time link.
+
+    Raises:
+        InvalidInput: ``wrong_password``.
+        PermissionDenied: ``link_needed``.
+    """
+    if not user.has_usable_password():
+        if not signed_in_by_link(user, session_key):
+            raise PermissionDenied("Sign in by a one-time link to link an identity.", code="link_needed")
+    elif not user.check_password(current):
+        raise invalid("/current", "wrong_password", "This is not your password.")
+
+
 @transaction.atomic
 def password_choose(*, actor: Actor, user: User, new: str, keep_session: str) -> None:
     """Give one's own account its first password, in the browser that a one-time link has signed in.

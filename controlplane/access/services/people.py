@@ -1,5 +1,7 @@
 """Writing people and their roles."""
 
+from typing import Final
+
 import structlog
 from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
@@ -19,6 +21,9 @@ from controlplane.orgs.models import Node, NodeKind, Organization
 from controlplane.orgs.selectors import node_lineage, node_require
 
 log = structlog.get_logger(__name__)
+
+#: The longest address that a mail server takes (RFC 5321, section 4.5.3.1.3, less its brackets).
+MAX_EMAIL: Final = 254
 
 
 @transaction.atomic
@@ -104,6 +109,8 @@ def _clean_email(email: str) -> str:
     email = email.strip()
     if email:
         try:
+            if len(email) > MAX_EMAIL:
+                raise ValidationError("too long")
             validate_email(email)
         except ValidationError:
             raise invalid("/email", "email", "This is not an e-mail address.") from None

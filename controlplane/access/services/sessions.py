@@ -16,7 +16,7 @@ from controlplane.audit.security import sign_in_record
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.db import impatient
-from controlplane.core.errors import NotFound
+from controlplane.core.errors import NotAuthenticated, NotFound
 
 
 def sign_in_failed(*, username: str, method: str, address: str | None, reason: str) -> None:
@@ -44,9 +44,16 @@ def sign_in_failed(*, username: str, method: str, address: str | None, reason: s
 
 
 def session_begin(*, actor: Actor, user: User, session_key: str, method: str, user_agent: str = "") -> BrowserSession:
-    """Note a browser that has just signed in, and forget those of the person whose sessions are gone."""
+    """Note a browser that has just signed in, and forget those of the person whose sessions are gone.
+
+    Raises:
+        NotAuthenticated: the person has been deactivated since it showed who it is. A session that began then would be
+            among none of those that ended, and be good again on the day of return.
+    """
     now = clock.now()
     with transaction.atomic():
+        if not User.objects.select_for_update(no_key=True).filter(pk=user.pk, is_active=True).exists():
+            raise NotAuthenticated
         own = BrowserSession.objects.filter(user=user)
         own.exclude(session_key__in=Session.objects.filter(expire_date__gt=now).values("session_key")).delete()
         begun, _ = BrowserSession.objects.update_or_create(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -29,6 +29,7 @@ POWERFUL: Final = frozenset({"admin:*", "config:resolve"})
 #: How long the old token still works beside the new one, and how long it may.
 ROTATION_OVERLAP: Final = timedelta(hours=24)
 LONGEST_OVERLAP: Final = timedelta(days=30)
+_END_OF_TIME: Final = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,9 @@ def _terms_again(actor: Actor, old: AccessToken, lineage: Sequence[UUID], expire
             wish = replace(wish, endless=all(level.endless for level in levels))
         else:
             ends = [level.until for level in levels if level.until is not None]
-            wish = replace(wish, expires_at=min([clock.now() + (old.expires_at - old.created_at), *ends]))
+            now = clock.now()
+            life = min(old.expires_at - old.created_at, _END_OF_TIME - now)
+            wish = replace(wish, expires_at=min([now + life, *ends]))
     return settle(wish, levels, default_until=default_until)
 
 

@@ -8,6 +8,7 @@ import pytest
 from controlplane.access.actors import actor_for_directory_identity
 from controlplane.access.entra.services import identity_provider_set
 from controlplane.access.models import ExternalIdentity, IdentityProvider
+from controlplane.access.services import person_invite
 from controlplane.core.actor import Actor, ActorKind, Channel, Role
 from controlplane.core.errors import NotAuthenticated
 from tests.access.entra.support import SECRET_NAME, Visit, map_to, owner_of, person, set_up
@@ -60,6 +61,15 @@ def test_directory_identity__unknown_person_directory_or_organization__nobody(
     ):
         with pytest.raises(NotAuthenticated):
             known(organization_id, tid, oid)
+
+
+def test_directory_identity__invited_and_never_signed_in__nobody(tree: Tree, provider: IdentityProvider) -> None:
+    oid = uuid4()
+    person_invite(
+        actor=owner_of(tree), node=tree.root, role="responder", username="eve", by="provider", subject=str(oid)
+    )
+    with pytest.raises(NotAuthenticated):
+        known(tree.organization.pk, oid=oid)
 
 
 def test_directory_identity__deactivated_here__nobody(tree: Tree, provider: IdentityProvider) -> None:

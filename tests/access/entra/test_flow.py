@@ -123,6 +123,24 @@ def test_next__wherever_it_points__leads_to_a_path_of_ours(tree: Tree, peer: Pro
     assert Visit.to(peer, tree).sign_in(ADA.username, wanted)["Location"] == goes
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_begin__sent_by_another_site__asks_on_our_own_page_first(tree: Tree, peer: Provider, site: str) -> None:
+    """Login CSRF: a provider that the attacker runs would sign the browser in at once, as somebody of its choice."""
+    browser = Client(headers={"Sec-Fetch-Site": site})
+    answer = browser.get("/login/demo/begin", {"next": "/app/runs"})
+    assert (answer.status_code, answer["Location"]) == (302, "/login/demo?next=%2Fapp%2Fruns")
+    assert "sso_flows" not in browser.session
+    assert browser.get("/login/demo/begin", headers={"Sec-Fetch-Site": "same-origin"})["Location"].startswith(peer.url)
+
+
+def test_begin__somebody_signed_in__goes_on_as_that_person(tree: Tree, peer: Provider) -> None:
+    signed_in = Visit.to(peer, tree)
+    signed_in.sign_in(ADA.username)
+    answer = signed_in.client.get("/login/demo/begin", {"next": "/app/runs"})
+    assert (answer.status_code, answer["Location"]) == (302, "/app/runs")
+    assert "sso_flows" not in signed_in.client.session
+
+
 def test_begin__other_methods__405(tree: Tree, peer: Provider) -> None:
     for path in ("begin", "callback"):
         assert Client().post(f"/login/demo/{path}").status_code == 405

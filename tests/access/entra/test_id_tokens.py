@@ -130,6 +130,22 @@ def test_id_token__odd_but_within_the_rules__is_accepted(tree: Tree, peer: Provi
     assert Visit.to(peer, tree).sign_in(ADA.username).status_code == 302
 
 
+@pytest.mark.parametrize("name", ["name", "preferred_username", "email"])
+def test_id_token__text_that_no_database_stores_or_nobody_sees__is_shown_without_it(
+    tree: Tree, peer: Provider, name: str
+) -> None:
+    peer.tamper = claim(name, "A\ud800da\u200b\x00")
+    assert Visit.to(peer, tree).sign_in(ADA.username).status_code == 302
+    user = ExternalIdentity.objects.get().user
+    assert {"name": user.name, "preferred_username": user.username, "email": user.email}[name] == "Ada"
+
+
+def test_id_token__name_of_nothing_that_is_seen__is_called_by_the_object_id(tree: Tree, peer: Provider) -> None:
+    peer.tamper = claim("preferred_username", "\u200b\u200b")
+    Visit.to(peer, tree).sign_in(ADA.username)
+    assert ExternalIdentity.objects.get().user.username == str(ADA.oid)
+
+
 def test_refusal__page_and_log__hold_nothing_of_token_code_or_secret(tree: Tree, peer: Provider) -> None:
     minted: list[str] = []
 

@@ -8,9 +8,10 @@ from django.test import Client
 from pytest_django import Settings
 
 from controlplane.access.models import ExternalIdentity, IdentityProvider
+from controlplane.access.services import sign_in_link_create
 from controlplane.core.actor import Role
 from tests.access.entra.support import Visit, map_to, person, reasons, roles_of, set_up
-from tests.factories import Tree, make_user
+from tests.factories import PASSWORD, Tree, make_user
 from tests.support.identity_provider import TENANT, Account, Provider
 from tests.web.support import Person
 
@@ -33,7 +34,7 @@ def local(tree: Tree) -> Person:
 
 def link(peer: Provider, browser: Client, username: str = ADA.username) -> Any:
     """Press the button of one's own account and sign in at the provider; return the callback's answer."""
-    page = browser.post("/app/security/link")
+    page = browser.post("/app/security/link", {"current": PASSWORD})
     assert page.status_code == 200, page.content.decode()
     back = urlsplit(peer.approve(page["Refresh"].partition("url=")[2], username))
     return browser.get(f"{back.path}?{back.query}")
@@ -65,7 +66,7 @@ class TestLinking:
     def test_link__another_person_signed_in_meanwhile__is_refused(
         self, tree: Tree, peer: Provider, provider: IdentityProvider, local: Person
     ) -> None:
-        page = local.client.post("/app/security/link")
+        page = local.client.post("/app/security/link", {"current": PASSWORD})
         back = urlsplit(peer.approve(page["Refresh"].partition("url=")[2], ADA.username))
         session = local.client.session
         flows = session["sso_flows"]
@@ -76,6 +77,28 @@ class TestLinking:
         assert other.client.get(f"{back.path}?{back.query}").status_code == 403
         assert reasons() == ["link_session"]
         assert not ExternalIdentity.objects.exists()
+
+    def test_link__password_not_shown__is_no_way_in_for_whoever_has_got_hold_of_the_browser(
+        self, tree: Tree, peer: Provider, provider: IdentityProvider, local: Person
+    ) -> None:
+        for typed in ({}, {"current": "wrong"}):
+            assert local.client.post("/app/security/link", typed)["Location"] == "/app/security"
+            assert "This is not your password" in local.client.get("/app/security").content.decode()
+        assert "sso_flows" not in local.client.session
+        answers = [local.client.post("/app/security/link", {"current": "x"}).status_code for _ in range(9)]
+        assert (set(answers[:8]), answers[8]) == ({302}, 429)
+
+    def test_link__account_without_a_password__only_in_the_browser_that_a_one_time_link_signed_in(
+        self, tree: Tree, peer: Provider, provider: IdentityProvider
+    ) -> None:
+        user = make_user(tree.payments, Role.VIEWER)
+        user.set_unusable_password()
+        user.save()
+        assert Person.signed_in(user).client.post("/app/security/link").status_code == 403
+        browser = Client()
+        browser.post(f"/login/link/{sign_in_link_create(user=user)}")
+        assert link(peer, browser).status_code == 302
+        assert person(ADA.username) == user
 
     def test_link__by_get_or_without_csrf_token__is_no_way(self, provider: IdentityProvider, local: Person) -> None:
         assert local.client.get("/app/security/link").status_code == 405
@@ -184,6 +207,15 @@ class TestOpenIdConnect:
         map_to(made, "group", "g", tree.payments, "responder")
         peer.add(Account("ada@example.com", groups=("g",), more={"email_verified": verified}))
         assert Visit.to(peer, tree).sign_in("ada@example.com").status_code == status
+
+    @pytest.mark.parametrize("name", ["authorization_endpoint", "end_session_endpoint"])
+    @pytest.mark.parametrize("path", ["out\r\nSet-Cookie: a=b", "o u t", "\u00f6ut", "out\x7f"])
+    def test_discovery__endpoint_that_no_header_can_carry__is_refused(
+        self, tree: Tree, peer: Provider, oidc: IdentityProvider, name: str, path: str
+    ) -> None:
+        peer.discovery = {name: f"{peer.url}/{path}"}
+        assert Client().get("/login/demo/begin").status_code == 503
+        assert reasons() == ["discovery"]
 
     def test_discovery__issuer_written_otherwise_than_set__is_refused(self, tree: Tree, peer: Provider) -> None:
         set_up(tree, peer, kind="oidc", authority=f"{peer.issuer}/")

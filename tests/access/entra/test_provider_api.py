@@ -212,6 +212,17 @@ def test_test__everything_right__each_step_is_ok(tree: Tree, peer: Provider, set
     assert AuditEvent.objects.filter(action="identity_provider.test").count() == 1
 
 
+@pytest.mark.parametrize("keys", [None, {"a": 1}, [5], [{"kty": ["RSA"]}], [{"kty": {"RSA": 1}, "use": ["sig"]}]])
+def test_test__key_set_of_a_broken_provider__says_so(
+    tree: Tree, peer: Provider, monkeypatch: pytest.MonkeyPatch, keys: object
+) -> None:
+    set_up(tree, peer)
+    monkeypatch.setattr(peer, "jwks", lambda: {"keys": keys})
+    answer = api_client(user=make_user(tree.root, Role.OWNER)).post(f"{URL}/test")
+    failed = {check["name"]: check["detail"] for check in answer.json()["checks"] if check["state"] == "failed"}
+    assert failed["Signing keys"] == "The key set has no RSA or EC key that may sign."
+
+
 @pytest.mark.parametrize(
     ("fault", "step", "words"),
     [

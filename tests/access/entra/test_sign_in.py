@@ -1,6 +1,7 @@
 """Signing in by a provider, from the button to the page: whom it lets in, as whom, with which roles."""
 
 from datetime import timedelta
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
@@ -268,6 +269,28 @@ def test_domains__others__are_refused(tree: Tree, peer: Provider) -> None:
     assert Visit.to(peer, tree).sign_in(ADA.username).status_code == 302
     assert Visit.to(peer, tree).sign_in("mal@evil.example").status_code == 403
     assert reasons() == ["email_domain"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ({"guests": "viewer"}, {"guests": "deny"}, False),
+        ({"guests": "responder"}, {"guests": "viewer"}, False),
+        ({"guests": "viewer"}, {"guests": "responder"}, True),
+        ({}, {"email_domains": ["example.org"]}, False),
+        ({"email_domains": ["example.com", "example.org"]}, {"email_domains": ["example.org"]}, False),
+        ({"email_domains": ["example.com"]}, {"email_domains": ["example.com", "example.org"]}, True),
+        ({"email_domains": ["example.com"]}, {"email_domains": []}, True),
+    ],
+)
+def test_rules__narrower_than_before__end_the_roles_that_nobody_would_derive_again(
+    tree: Tree, peer: Provider, before: dict[str, Any], after: dict[str, Any], left: bool
+) -> None:
+    map_to(set_up(tree, peer, **before), "role", "sre", tree.root, "responder")
+    peer.add(ADA)
+    Visit.to(peer, tree).sign_in(ADA.username)
+    set_up(tree, peer, **after)
+    assert bool(roles_of(person(ADA.username))) is left
 
 
 def test_provider__switched_off_or_removed_meanwhile__ends_the_sign_in(

@@ -22,6 +22,8 @@ READ = {
     "Forwarded",
     "X-Real-IP",
     "X-Forwarded-Host",
+    # Whether a page of ours asks: set by browsers, and out of reach of scripts.
+    "Sec-Fetch-Site",
 }
 _HEADER = re.compile(r"""request\.headers(?:\.get\(|\[)\s*["']([\w-]+)["']""")
 _META = re.compile(r"""META(?:\.get\(|\[)\s*["'](HTTP_\w+|REMOTE_USER)["']""")

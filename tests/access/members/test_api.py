@@ -67,7 +67,7 @@ def test_list__search_and_filter(staff: dict[str, User], query: dict[str, str], 
     assert names(api_client(user=staff["otto"]).get(URL, query)) == found
 
 
-@pytest.mark.parametrize("query", [{"active": "perhaps"}, {"who": "x"}, {"cursor": "!"}])
+@pytest.mark.parametrize("query", [{"active": "perhaps"}, {"who": "x"}, {"cursor": "!"}, {"q": "a\x00"}])
 def test_list__bad_parameter__400(staff: dict[str, User], query: dict[str, str]) -> None:
     assert api_client(user=staff["otto"]).get(URL, query).status_code == 400
 
@@ -207,6 +207,13 @@ def test_invite__bad_body__named(tree: Tree, owner: User, body: dict[str, Any], 
     answer = api_client(user=owner).post(URL, body, format="json")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert not User.objects.filter(username="ada").exists()
+
+
+@pytest.mark.parametrize("active", ["false", "no", 0, None, [], {}])
+def test_update__active_no_boolean__422_and_nobody_let_go(staff: dict[str, User], active: object) -> None:
+    url = f"{URL}/{staff['pia'].pk}"
+    assert api_client(user=staff["otto"]).patch(url, {"active": active}, format="json").status_code == 422
+    assert User.objects.get(pk=staff["pia"].pk).is_active
 
 
 def test_update_and_remove__by_owner(tree: Tree, staff: dict[str, User]) -> None:

@@ -188,6 +188,21 @@ def test_renew__person_holds_more_than_the_actor__refused(tree: Tree, owner: Use
         invitation_renew(actor=actor_for_user(make_user(tree.root, Role.ADMIN)), user=person)
 
 
+def test_renew__bound_to_an_identity__no_other_way_into_an_account_that_the_directory_may_raise(
+    tree: Tree, owner: User
+) -> None:
+    """Whoever chose a password by that link would keep it when a mapping makes the person an owner."""
+    make_provider(tree)
+    admin = actor_for_user(make_user(tree.root, Role.ADMIN))
+    person, _ = person_invite(
+        actor=admin, node=tree.root, role="viewer", username="ada", by="provider", subject=str(uuid4())
+    )
+    with pytest.raises(Conflict) as caught:
+        invitation_renew(actor=admin, user=person)
+    assert caught.value.code == "signs_in_by_provider"
+    assert not SignInLink.objects.filter(user=person).exists()
+
+
 # ---- letting go ----------------------------------------------------------------------------------------------------
 
 
