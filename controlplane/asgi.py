@@ -1,5 +1,6 @@
 """The ASGI application: Django, and the hot routes that must not hold a thread each."""
 
+import asyncio
 import os
 from typing import Any
 
@@ -10,8 +11,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 django_application = get_asgi_application()
 
 from controlplane.configs import hot  # noqa: E402
+from controlplane.core.db import DatabaseThreads  # noqa: E402
 from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
-from controlplane.investigations import stream  # noqa: E402 (models need Django set up first)
+from controlplane.investigations import sockets, stream  # noqa: E402 (models need Django set up first)
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
 
@@ -32,10 +34,15 @@ class HttpRouter:
             await django_application(scope, receive, send)
 
 
-async def refuse_websocket(_scope: Any, receive: Any, send: Any) -> None:
-    """Close every WebSocket before it opens: there is none yet."""
-    await receive()
-    await send({"type": "websocket.close", "code": 4404})
+class Steering:
+    """The database threads of what clients ask for over plain ASGI connections, until the server stops."""
+
+    def __init__(self) -> None:
+        self.database = DatabaseThreads(threads=2, name="steering-db")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.to_thread(self.database.close)
 
 
 def guarded(websockets: Any) -> Any:
@@ -50,12 +57,13 @@ def guarded(websockets: Any) -> Any:
 def make_application() -> Any:
     """Return an application with a hub of its own, which takes a client's address from trusted proxies alone."""
     hub = Hub()
+    steering = Steering()
     configuration = hot.OwnEffective(django_application)
     application = ProtocolTypeRouter(
         {
             "http": HttpRouter(stream.ThreadStream(hub), configuration),
-            "websocket": guarded(refuse_websocket),
-            "lifespan": Lifespan(hub, also=[configuration]),
+            "websocket": guarded(sockets.websockets(hub, steering.database)),
+            "lifespan": Lifespan(hub, also=[configuration, steering]),
         }
     )
     return behind_proxies(application)

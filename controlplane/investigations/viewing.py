@@ -1,0 +1,132 @@
+"""Who watches a thread from outside Django: the credentials of a plain ASGI connection, and what they may see.
+
+Event streams, WebSockets and the ``/investigate`` of OpenSRE share it. Credentials are kept, so that the permission can
+be checked again while a connection is open.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http.cookie import parse_cookie
+from django.http.request import split_domain_port, validate_host
+
+from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
+from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
+from controlplane.access.limits.guard import bearer_actor, limit_actor
+from controlplane.core import errors
+from controlplane.core.actor import Actor, Channel
+from controlplane.investigations.selectors import is_starter, thread_get
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the request carries."""
+
+    bearer: str | None = field(repr=False)
+    session: str | None = field(repr=False)
+    address: str | None
+
+    def first_actor(self) -> Actor:
+        """Return who this is, and count the request; for the opening of a connection and what is asked over it.
+
+        Raises:
+            NotAuthenticated: nobody.
+            TooManyRequests: ``rate_limited``.
+        """
+        if self.bearer is not None:
+            actor = bearer_actor(self.bearer, channel=Channel.API, address=self.address)
+        else:
+            actor = self.actor()
+        limit_actor("requests", actor)
+        return actor
+
+    def actor(self) -> Actor:
+        """Return who this is now.
+
+        Raises:
+            NotAuthenticated: nobody (any more).
+        """
+        if self.bearer is not None:
+            return actor_for_bearer(self.bearer, channel=Channel.API, address=self.address)
+        if self.session:
+            actor = actor_for_session_cookie(self.session, channel=Channel.WEB, address=self.address)
+            if actor is not None:
+                return actor
+        raise errors.NotAuthenticated
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A reader that may see the thread; ``starter`` also sees what is addressed to its starter alone."""
+
+    thread_id: UUID
+    organization_id: UUID
+    starter: bool
+
+
+def viewer_open(credentials: Credentials, thread_id: UUID) -> Viewer:
+    """Return the viewer of a connection that opens, and count the request.
+
+    Raises:
+        NotAuthenticated, NotFound, TooManyRequests: it may not.
+    """
+    return viewer_of(credentials.first_actor(), thread_id)
+
+
+def viewer_again(credentials: Credentials, thread_id: UUID) -> Viewer:
+    """Return the viewer of a connection that is open already.
+
+    Raises:
+        NotAuthenticated, NotFound: it may not any more.
+    """
+    return viewer_of(credentials.actor(), thread_id)
+
+
+def viewer_of(actor: Actor, thread_id: UUID) -> Viewer:
+    """Return the actor as a viewer of a thread.
+
+    Raises:
+        NotFound: it does not see the thread.
+    """
+    thread = thread_get(actor, thread_id)
+    return Viewer(thread.pk, thread.organization_id, is_starter(actor, thread))
+
+
+def credentials_of(scope: Scope) -> Credentials:
+    """Return what an ASGI connection carries: a token in its headers, a session's cookie, the client's address."""
+    client = scope.get("client")
+    cookies = parse_cookie(header_of(scope, b"cookie"))
+    return Credentials(
+        bearer=bearer_of(header_of(scope, b"authorization"), header_of(scope, TEAM_TOKEN_HEADER.lower().encode())),
+        session=cookies.get(settings.SESSION_COOKIE_NAME),
+        address=client[0] if client else None,
+    )
+
+
+def header_of(scope: Scope, name: bytes) -> str:
+    """Return the first header called ``name`` (lower case), ``""`` without one."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def require_known_host(scope: Scope) -> None:
+    """Hold a connection to what Django's own middleware demands of every other route.
+
+    Raises:
+        MalformedRequest: ``host_not_allowed``.
+    """
+    domain, _ = split_domain_port(header_of(scope, b"host"))
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
+        raise errors.MalformedRequest("This host is not served here.", code="host_not_allowed")
+
+
+class MethodNotAllowed(errors.AppError):
+    """``headers`` say what is."""
+
+    status, default_code, title = 405, "method_not_allowed", "Method not allowed"
