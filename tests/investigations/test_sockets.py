@@ -1,20 +1,22 @@
 """Threads over a WebSocket: the log, commands and their acknowledgements, refusals and close codes."""
 
+import asyncio
 import json
 import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.conf import settings as django_settings
-from django.test import Client
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from controlplane.access.services import token_revoke
 from controlplane.core.actor import Role
-from controlplane.investigations import commands, live, sockets
+from controlplane.investigations import commands, live, metrics, sockets
 from controlplane.investigations.log import append, new_event
 from controlplane.investigations.models import Audience, IdempotentCall, Message, Run, Thread
 from controlplane.runtimes.events import EventType, Thought
@@ -30,7 +32,7 @@ from tests.factories import (
 )
 from tests.support.runs import envelopes, start_run, thoughts, types, wait_until, work_on, working
 from tests.support.server import Server, serving
-from tests.support.sockets import Socket, refusal, socket_of
+from tests.support.sockets import Socket, refusal, session_cookie, socket_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -141,10 +143,6 @@ def test_socket__two_hundred_open__add_no_threads(tree: Tree, server: Server) ->
     url = f"{server.url}/ws/threads/{thread.pk}".replace("http", "ws", 1)
 
     async def two_hundred() -> tuple[int, int]:
-        import asyncio
-
-        from websockets.asyncio.client import connect
-
         async def opened() -> Any:
             connection = await connect(url, additional_headers={"Authorization": f"Bearer {token}"}, open_timeout=20)
             await connection.send('{"after": 0}')
@@ -157,8 +155,6 @@ def test_socket__two_hundred_open__add_no_threads(tree: Tree, server: Server) ->
         during = threading.active_count()
         await asyncio.gather(*(one.close() for one in (warm, *connections)))
         return before, during
-
-    import asyncio
 
     before, during = asyncio.run(two_hundred())
     assert during <= before + 1  # the hub's second database thread may start meanwhile
@@ -190,11 +186,7 @@ def test_socket__refused_handshakes__problem_documents_that_tell_nothing(tree: T
 def test_socket__browser__session_with_its_own_origin_alone(tree: Tree, server: Server) -> None:
     person = make_user(tree.payments, Role.RESPONDER)
     thread = start_run(actor_for_user(person), tree.payments).thread
-    browser = Client()
-    browser.force_login(person)
-    cookie = {
-        "Cookie": f"{django_settings.SESSION_COOKIE_NAME}={browser.cookies[django_settings.SESSION_COOKIE_NAME].value}"
-    }
+    cookie = session_cookie(person)
 
     with socket_of(server, thread.pk, headers=cookie, origin=server.url) as socket:
         socket.hello().read(until=has(1))
@@ -419,10 +411,8 @@ def test_message__huge__1009(tree: Tree, server: Server, size: int) -> None:
     thread = start_run(tree.system, tree.payments).thread
     with socket_of(server, thread.pk, make_team_token(tree.payments), compression=None) as socket:
         socket.hello()
-        try:
+        with suppress(OSError, ConnectionClosed):
             socket.connection.send("x" * size)
-        except OSError:
-            pass
         assert socket.close_code()[0] in ({1009} if size < 1 << 20 else {1009, 1006})
 
 
@@ -505,8 +495,6 @@ def test_socket__client_that_never_reads__is_let_go(
 
 
 def open_sockets() -> float:
-    from controlplane.investigations import metrics
-
     return float(metrics.sockets_open._value.get())
 
 

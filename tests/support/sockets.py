@@ -6,9 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from controlplane.access.models import User
 from tests.support.server import Server
 
 PATIENCE_S = 15.0
@@ -42,9 +45,10 @@ class Socket:
         """Read until ``until(self)`` is true."""
         while not until(self):
             message = json.loads(self.connection.recv(timeout=PATIENCE_S))
-            kinds = {"ack": self.acks, "error": self.errors}
-            own = self.others if "seq" not in message else self.events
-            (kinds.get(message["type"], own) if "seq" not in message else own).append(message)
+            if "seq" in message:
+                self.events.append(message)
+            else:
+                {"ack": self.acks, "error": self.errors}.get(message["type"], self.others).append(message)
 
     def close_code(self) -> tuple[int, str]:
         """Read until the server closes, and return code and reason."""
@@ -73,13 +77,9 @@ def socket_of(
 ) -> Iterator[Socket]:
     """Open a connection for the length of the block; ``hello`` is still to be said."""
     bearer = {"Authorization": f"Bearer {token}"} if token else {}
-    with connect(
-        url_of(server, thread_id),
-        additional_headers=bearer | (headers or {}),
-        max_size=None,
-        open_timeout=PATIENCE_S,
-        **options,
-    ) as connection:
+    defaults = {"max_size": None, "max_queue": None, "open_timeout": PATIENCE_S, "close_timeout": 1}
+    both = bearer | (headers or {})
+    with connect(url_of(server, thread_id), additional_headers=both, **(defaults | options)) as connection:
         yield Socket(connection)
 
 
@@ -93,3 +93,11 @@ def refusal(
     except InvalidStatus as refused:
         body = refused.response.body or b""
         return refused.response.status_code, json.loads(body) if body.startswith(b"{") else {}
+
+
+def session_cookie(user: User) -> dict[str, str]:
+    """Return the header of a browser in which ``user`` has signed in."""
+    browser = Client()
+    browser.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    return {"Cookie": f"{name}={browser.cookies[name].value}"}
