@@ -175,6 +175,14 @@ def question_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, Mapping[str
     return thread, _question(actor, thread, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
 
 
+def answered_by(thread: Thread, request_id: str) -> str | None:
+    """Return the label of who answered a question of the thread; ``None`` when nobody did. One query."""
+    runs = Run.objects.filter(thread=thread).values("pk")
+    answers = Event.objects.filter(run_id__in=runs, type=EventType.QUESTION_ANSWERED).order_by("-seq")
+    told = (orjson.loads(data) for data in answers.values_list("data", flat=True))
+    return next((answer["by"] for answer in told if answer["request_id"] == request_id), None)
+
+
 def run_view(actor: Actor, thread_id: UUID, run_id: UUID) -> RunView:
     """Return one run of a thread the actor sees.
 
