@@ -16,18 +16,24 @@ from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
 from controlplane.investigations import sockets, stream  # noqa: E402 (models need Django set up first)
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
+from controlplane.investigations.opensre import stream as opensre  # noqa: E402
 
 
 class HttpRouter:
     """Sends the hot routes to their plain ASGI applications, everything else to Django."""
 
-    def __init__(self, streams: stream.ThreadStream, configuration: hot.OwnEffective) -> None:
+    def __init__(
+        self, streams: stream.ThreadStream, investigate: opensre.Investigate, configuration: hot.OwnEffective
+    ) -> None:
         self._streams = streams
+        self._investigate = investigate
         self._configuration = configuration
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if stream.matches(scope["path"]):
             await self._streams(scope, receive, send)
+        elif opensre.matches(scope["path"]):
+            await self._investigate(scope, receive, send)
         elif hot.matches(scope):
             await self._configuration(scope, receive, send)
         else:
@@ -61,7 +67,7 @@ def make_application() -> Any:
     configuration = hot.OwnEffective(django_application)
     application = ProtocolTypeRouter(
         {
-            "http": HttpRouter(stream.ThreadStream(hub), configuration),
+            "http": HttpRouter(stream.ThreadStream(hub), opensre.Investigate(hub, steering.database), configuration),
             "websocket": guarded(sockets.websockets(hub, steering.database)),
             "lifespan": Lifespan(hub, also=[configuration, steering]),
         }

@@ -104,6 +104,12 @@ async def follow(hub: Hub, place: Place, sink: Sink, *, lifetime_s: float | None
     return End(Why.STOPPING if hub.draining.is_set() else Why.LIFETIME)
 
 
+def envelope_of(frame: Frame, *, starter: bool) -> bytes:
+    """Return the envelope that stands in the ``data`` line of an encoded frame."""
+    body = frame.bytes_for(starter=starter)
+    return body[body.index(b"\ndata: ") + 7 : -2]
+
+
 async def _valid_cursor(hub: Hub, watched: WatchedThread, cursor: int, sink: Sink) -> int:
     """Return the cursor to go on from: 0 for one from another history, after the sink was told."""
     if cursor > watched.head:  # ahead of us only if another process told it more than ours has read yet

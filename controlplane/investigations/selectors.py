@@ -175,6 +175,12 @@ def question_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, Mapping[str
     return thread, _question(actor, thread, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
 
 
+def run_waiting(thread: Thread) -> str:
+    """Return the request that the thread's run waits for, ``""`` when none does. One query."""
+    waiting = Run.objects.filter(thread=thread, status=RunStatus.WAITING).values_list("waiting_for", flat=True)
+    return waiting.first() or ""
+
+
 def answered_by(thread: Thread, request_id: str) -> str | None:
     """Return the label of who answered a question of the thread; ``None`` when nobody did. One query."""
     runs = Run.objects.filter(thread=thread).values("pk")

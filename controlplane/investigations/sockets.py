@@ -23,7 +23,7 @@ from controlplane.core.db import DatabaseThreads
 from controlplane.core.rest import PROBLEM, as_app_error
 from controlplane.investigations import commands, metrics
 from controlplane.investigations.hub import Frame, Hub
-from controlplane.investigations.live import WRITE_SECONDS, End, Place, Why, follow
+from controlplane.investigations.live import WRITE_SECONDS, End, Place, Why, envelope_of, follow
 from controlplane.investigations.rights_watch import Stamps
 from controlplane.investigations.viewing import (
     Credentials,
@@ -244,7 +244,7 @@ class _SocketSink:
 
     async def frames(self, frames: Sequence[Frame]) -> bool:
         for frame in frames:
-            await self._client.text(envelope_text(frame, starter=self._viewer.starter))
+            await self._client.text(envelope_of(frame, starter=self._viewer.starter).decode())
         return True
 
     async def beat(self, head: int) -> None:
@@ -253,12 +253,6 @@ class _SocketSink:
     async def reset(self, head: int) -> None:
         data = {"reason": "cursor_ahead", "head": head}
         await self._client.tell({"type": "reset", "thread_id": str(self._viewer.thread_id), "data": data})
-
-
-def envelope_text(frame: Frame, *, starter: bool) -> str:
-    """Return the envelope that stands in the ``data`` line of an encoded frame."""
-    body = frame.bytes_for(starter=starter)
-    return body[body.index(b"\ndata: ") + 7 : -2].decode()
 
 
 def _offered(scope: Scope) -> tuple[Credentials, str | None]:

@@ -17,7 +17,7 @@ import structlog
 from django.conf import settings
 
 from controlplane.core import errors
-from controlplane.core.rest import PROBLEM, as_app_error
+from controlplane.core.rest import as_app_error
 from controlplane.investigations import metrics
 from controlplane.investigations.hub import Frame, Hub, WatchedThread
 from controlplane.investigations.rights_watch import Stamps
@@ -29,8 +29,10 @@ from controlplane.investigations.viewing import (
     Send,
     Viewer,
     credentials_of,
+    disconnected,
     header_of,
     require_known_host,
+    send_problem,
     viewer_again,
     viewer_open,
 )
@@ -67,7 +69,7 @@ class ThreadStream:
             viewer = await self._hub.database.call(viewer_open, credentials, thread_id)
             cursor = _cursor(scope)
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
-            await _send_problem(send, as_app_error(error))
+            await send_problem(send, as_app_error(error))
             return
         with metrics.streams_open.track_inprogress():
             await self._serve(viewer, credentials, known, cursor, receive, send)
@@ -77,7 +79,7 @@ class ThreadStream:
     ) -> None:
         """Run the pump until it ends, the client leaves or the server stops; then the rest is cancelled."""
         pump = asyncio.create_task(self._pump(viewer, credentials, known, cursor, send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         draining = asyncio.create_task(self._hub.draining.wait())
         try:
             await asyncio.wait({pump, gone, draining}, return_when=asyncio.FIRST_COMPLETED)
@@ -217,15 +219,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _send_problem(send: Send, error: errors.AppError) -> None:
-    headers = [(b"content-type", PROBLEM.encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": orjson.dumps(error.as_problem())})

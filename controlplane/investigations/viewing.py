@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
 from django.conf import settings
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
@@ -18,6 +19,7 @@ from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
 from controlplane.access.limits.guard import bearer_actor, limit_actor
 from controlplane.core import errors
 from controlplane.core.actor import Actor, Channel
+from controlplane.core.rest import PROBLEM
 from controlplane.investigations.selectors import is_starter, thread_get
 
 Scope = MutableMapping[str, Any]
@@ -130,3 +132,17 @@ class MethodNotAllowed(errors.AppError):
     """``headers`` say what is."""
 
     status, default_code, title = 405, "method_not_allowed", "Method not allowed"
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return once the client of a request has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_problem(send: Send, error: errors.AppError) -> None:
+    """Answer an HTTP request with a problem document."""
+    headers = [(b"content-type", PROBLEM.encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": orjson.dumps(error.as_problem())})
