@@ -143,6 +143,7 @@ class _RunSink:
         self._hub = hub
         self._name = begun.name
         self._run_id = str(begun.run_id)
+        self._went_on = False
         self._viewer = viewer
         self._send = send
 
@@ -154,7 +155,7 @@ class _RunSink:
             if envelope["run_id"] != self._run_id:
                 continue
             line = projected(envelope, name=self._name)
-            if line is not None:
+            if line is not None and not (envelope["type"] == EventType.RUN_STARTED and self._went_on):
                 lines.append(_line(line))
             if envelope["type"] == EventType.RUN_ENDED:
                 wanted = await self._next_run(envelope, lines)
@@ -173,7 +174,7 @@ class _RunSink:
         following = page.events[0] if page.events else None
         if following is None or following.type != EventType.RUN_STARTED:
             return False
-        self._run_id = str(following.run_id)
+        self._run_id, self._went_on = str(following.run_id), True
         lines.append(_line(event("message_queued", {"pending_count": 0}, name=self._name, at=ended["at"])))
         return True
 

@@ -153,26 +153,23 @@ def test_investigate__eight_at_once__one_thread_one_run(tree: Tree, server: Serv
 
 def test_investigate__message_queued_meanwhile__same_stream_has_its_answer(tree: Tree, server: Server) -> None:
     token = make_team_token(tree.payments)
-    body = SLACK | {"prompt": script({"thought": "a"}, {"sleep_ms": 400}, {"result": "first"})}
+    headers, name = headers_of("teams", token), SLACK["thread_id"]
+    body = SLACK | {"prompt": script({"ask": "Which?"}, {"result": "first"})}
     seen: list[dict[str, Any]] = []
-    with (
-        working(),
-        httpx.stream("POST", f"{server.url}/investigate", json=body, headers=headers_of("teams", token)) as answer,
-    ):
+    with working(), httpx.stream("POST", f"{server.url}/investigate", json=body, headers=headers) as answer:
         for event in read(answer):
             seen.append(event)
-            if event["type"] == "thought" and len(seen) == 2:
+            if event["type"] == "question":
                 queued = httpx.post(
-                    f"{server.url}/threads/{SLACK['thread_id']}/queue-message",
-                    json={"text": "look at the cache"},
-                    headers=headers_of("teams", token),
+                    f"{server.url}/threads/{name}/queue-message", json={"text": "look at the cache"}, headers=headers
                 )
+                reply = {"thread_id": name, "answers": {"question_0": "eu"}}
+                assert httpx.post(f"{server.url}/answer", json=reply, headers=headers).status_code == 200
     assert (queued.status_code, queued.json()) == (200, {"queued": True, "pending_count": 1})
-    assert kinds(seen) == ["run_started", "thought", "message_queued", "result", "message_queued", "thought", "result"]
-    assert [event["data"] for event in seen if event["type"] == "message_queued"] == [
-        {"pending_count": 1},
-        {"pending_count": 0},
-    ]
+    first = ["run_started", "question", "message_queued", "thought", "result"]
+    assert kinds(seen) == [*first, "message_queued", "thought", "result"]
+    counts = [event["data"] for event in seen if event["type"] == "message_queued"]
+    assert counts == [{"pending_count": 1}, {"pending_count": 0}]
     assert seen[-2]["data"]["text"] == "asked: look at the cache"
 
 
