@@ -19,6 +19,8 @@ from controlplane.core.permissions import Action
 from controlplane.investigations import selectors
 from controlplane.investigations.control import (
     AnswersInput,
+    DecisionInput,
+    DecisionOutput,
     FreeText,
     MessageInput,
     MessageOutput,
@@ -126,8 +128,9 @@ class InvestigationsView(APIView):
 
         header = request.headers.get("Idempotency-Key")
         if header is None:
-            return _accepted(Answer(start()))
-        return _accepted(call_once(actor=actor, key=key_of(header), asked=[request.path, request.data], act=start))
+            return _answered(Answer(start()), status.HTTP_202_ACCEPTED)
+        answer = call_once(actor=actor, key=key_of(header), asked=[request.path, request.data], act=start)
+        return _answered(answer, status.HTTP_202_ACCEPTED)
 
 
 class ThreadsView(APIView):
@@ -215,6 +218,18 @@ class ThreadAnswersView(APIView):
         return _controlled(request, thread_id, "answers")
 
 
+class ThreadDecisionsView(APIView):
+    @extend_schema(
+        operation_id="thread_decide",
+        parameters=[_IDEMPOTENCY_KEY],
+        request=DecisionInput,
+        responses={200: DecisionOutput, 409: PROBLEM},
+    )
+    def post(self, request: Request, thread_id: UUID) -> Response:
+        """Approve or reject what a run waits with; the first decision wins."""
+        return _controlled(request, thread_id, "decisions", done=status.HTTP_200_OK)
+
+
 class EventSchemasView(APIView):
     authentication_classes: list[Any] = []
     permission_classes: list[Any] = []
@@ -225,16 +240,17 @@ class EventSchemasView(APIView):
         return Response(event_schemas())
 
 
-def _controlled(request: Request, thread_id: UUID, name: str) -> Response:
+def _controlled(request: Request, thread_id: UUID, name: str, *, done: int = status.HTTP_202_ACCEPTED) -> Response:
     """Do what is asked of a thread, once where the request has an ``Idempotency-Key``."""
     header = request.headers.get("Idempotency-Key")
     key = None if header is None else key_of(header)
-    return _accepted(control_do(actor=actor_of(request), thread_id=thread_id, name=name, body=request.data, key=key))
+    answer = control_do(actor=actor_of(request), thread_id=thread_id, name=name, body=request.data, key=key)
+    return _answered(answer, done)
 
 
-def _accepted(answer: Answer) -> Response:
+def _answered(answer: Answer, done: int) -> Response:
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.value, status=status.HTTP_202_ACCEPTED, headers=headers)
+    return Response(answer.value, status=done, headers=headers)
 
 
 def thread_json(thread: Thread) -> dict[str, Any]:

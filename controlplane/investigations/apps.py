@@ -12,10 +12,15 @@ class InvestigationsConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import idempotency
+        from controlplane.investigations import approvals, idempotency
+        from controlplane.investigations.sweeper import sweep_register
         from controlplane.orgs.guards import register_deletion_guard
+        from controlplane.reviews.kinds import register_kind
+        from controlplane.reviews.services import reviews_expire
 
         register_deletion_guard(_runs_obstacle)
+        register_kind(approvals.AgentAction())
+        sweep_register(reviews_expire)  # a run waits for the end of its review
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
 
 

@@ -13,9 +13,7 @@ from rest_framework import serializers
 
 from controlplane.core.actor import Actor
 from controlplane.core.api import StrictSerializer, TextField, body_of
-from controlplane.core.errors import Conflict, invalid
-from controlplane.core.permissions import Action
-from controlplane.investigations import selectors, services
+from controlplane.investigations import approvals, services
 from controlplane.investigations.idempotency import Answer, call_once
 
 
@@ -38,7 +36,13 @@ class AnswersInput(StrictSerializer):
 class DecisionInput(StrictSerializer):
     request_id = FreeText()
     decision = FreeText(help_text="approve or reject")
-    reason = FreeText(required=False)
+    reason = FreeText(required=False, help_text="For the agent and the record.")
+
+
+class DecisionOutput(serializers.Serializer[Any]):
+    review = serializers.UUIDField()
+    state = serializers.CharField()
+    by = serializers.CharField()
 
 
 class NothingInput(StrictSerializer):
@@ -107,10 +111,14 @@ def _answer(actor: Actor, thread_id: UUID, members: Mapping[str, Any]) -> dict[s
 
 
 def _decide(actor: Actor, thread_id: UUID, members: Mapping[str, Any]) -> dict[str, Any]:
-    if members["decision"] not in {"approve", "reject"}:
-        raise invalid("/decision", "unknown_decision", "A decision is approve or reject.")
-    selectors.thread_get(actor, thread_id, Action.RUN_READ)
-    raise Conflict("The run does not wait for this decision (any more).", code="not_waiting")
+    review = approvals.approval_decide(
+        actor=actor,
+        thread_id=thread_id,
+        request_id=members["request_id"],
+        decision=members["decision"],
+        reason=members.get("reason", ""),
+    )
+    return {"review": review.pk, "state": review.state, "by": review.decided_label}
 
 
 def _interrupt(actor: Actor, thread_id: UUID, _members: Mapping[str, Any]) -> dict[str, Any]:

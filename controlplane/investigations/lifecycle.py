@@ -4,7 +4,7 @@ Every transition begins with one conditional UPDATE of the thread's row, where t
 zero rows mean that somebody else was first, and nothing is written. Lock order: configuration → thread → run → audit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -144,6 +144,7 @@ def run_suspend(
     request_id: str,
     expires_at: datetime | None,
     asking: Sequence[NewEvent] = (),
+    opening: Callable[[], object] | None = None,
     worked: timedelta = timedelta(),
 ) -> bool:
     """Put the run to ``waiting``: it gives up its lease and holds no worker until it is resumed.
@@ -151,6 +152,7 @@ def run_suspend(
     Args:
         asking: the ``question`` or ``approval``, appended in the same transaction, so that nobody can answer before the
             run waits.
+        opening: writes what belongs to the request besides, in the same transaction.
         worked: how long the run was worked on in this claim, counted against its wall clock.
 
     Returns ``False``, changing nothing, when somebody asked the run to stop meanwhile: it must end instead.
@@ -171,6 +173,8 @@ def run_suspend(
     )
     if not suspended:
         transaction.set_rollback(True)
+    elif opening is not None:
+        opening()
     return bool(suspended)
 
 

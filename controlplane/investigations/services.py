@@ -19,6 +19,7 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.investigations import bus, selectors
+from controlplane.investigations.approvals import approvals_cancel, is_approval
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_answers, clean_text
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
@@ -248,6 +249,7 @@ def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
             interrupt_requested_at=clock.now(), interrupt_requested_by=actor.label[:200]
         )
         if first and run.status in (RunStatus.QUEUED, RunStatus.WAITING):
+            approvals_cancel(run.pk)
             run_end_unclaimed(thread, run, Outcome("interrupted", reason="stopped"))
         elif first:
             transaction.on_commit(bus.work.tell)
@@ -270,8 +272,8 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to control.
         InvalidInput: ``answers`` is empty, or not short texts by short names.
-        Conflict: ``already_answered``, with who did as ``by``, or ``not_waiting``: the run does not wait for this
-            request (any more).
+        Conflict: ``already_answered``, with who did as ``by``, ``not_waiting``: the run does not wait for this request
+            (any more), or ``not_a_question``: it waits for a decision.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
     if not 1 <= len(request_id) <= MAX_REQUEST_ID or "\x00" in request_id:
@@ -281,6 +283,8 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
         thread = Thread.objects.select_for_update().get(pk=thread.pk)
         resume = {"request_id": request_id, "outcome": "answered", "answers": cleaned}
         run_id = thread.active_run
+        if run_id is not None and is_approval(run_id, request_id):
+            raise Conflict("This waits for a decision, not for an answer.", code="not_a_question")
         if run_id is None or not run_resume(run_id, request_id=request_id, resume=resume):
             raise _not_waiting(thread, request_id)
         answered = events.QuestionAnswered(request_id=request_id, answers=cleaned, by=actor.label[:200])
