@@ -298,13 +298,13 @@ def test_command__answer_and_interrupt__steer_the_run(tree: Tree, server: Server
     assert thoughts(started.thread.pk) == ["answer: eu"]
 
 
-def test_command__decide_without_a_pending_approval__409(tree: Tree, server: Server) -> None:
+def test_command__decide_what_nobody_asked_for__refused(tree: Tree, server: Server) -> None:
     thread = start_run(tree.system, tree.payments).thread
     with socket_of(server, thread.pk, make_team_token(tree.payments)) as socket:
         socket.hello()
         ack = socket.command(type="decide", id="d", request_id="r", decision="approve")
         odd = socket.command(type="decide", id="e", request_id="r", decision="perhaps")
-    assert (ack["error"]["status"], ack["ok"]) == (409, False)
+    assert (ack["ok"], ack["error"]["status"]) == (False, 404)
     assert odd["error"]["errors"][0]["pointer"] == "/decision"
 
 
