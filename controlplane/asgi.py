@@ -1,5 +1,6 @@
 """The ASGI application: Django, and the hot routes that must not hold a thread each."""
 
+import asyncio
 import os
 from typing import Any
 
@@ -11,32 +12,44 @@ django_application = get_asgi_application()
 
 from controlplane.audit.security import Unwritten  # noqa: E402
 from controlplane.configs import hot  # noqa: E402
+from controlplane.core.db import DatabaseThreads  # noqa: E402
 from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
-from controlplane.investigations import stream  # noqa: E402 (models need Django set up first)
+from controlplane.investigations import sockets, stream  # noqa: E402 (models need Django set up first)
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
+from controlplane.investigations.opensre import stream as opensre  # noqa: E402
 
 
 class HttpRouter:
     """Sends the hot routes to their plain ASGI applications, everything else to Django."""
 
-    def __init__(self, streams: stream.ThreadStream, configuration: hot.OwnEffective) -> None:
+    def __init__(
+        self, streams: stream.ThreadStream, investigate: opensre.Investigate, configuration: hot.OwnEffective
+    ) -> None:
         self._streams = streams
+        self._investigate = investigate
         self._configuration = configuration
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if stream.matches(scope["path"]):
             await self._streams(scope, receive, send)
+        elif opensre.matches(scope["path"]):
+            await self._investigate(scope, receive, send)
         elif hot.matches(scope):
             await self._configuration(scope, receive, send)
         else:
             await django_application(scope, receive, send)
 
 
-async def refuse_websocket(_scope: Any, receive: Any, send: Any) -> None:
-    """Close every WebSocket before it opens: there is none yet."""
-    await receive()
-    await send({"type": "websocket.close", "code": 4404})
+class Steering:
+    """The database threads of what clients ask for over plain ASGI connections, until the server stops."""
+
+    def __init__(self) -> None:
+        self.database = DatabaseThreads(threads=2, name="steering-db")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.to_thread(self.database.close)
 
 
 def guarded(websockets: Any) -> Any:
@@ -51,12 +64,13 @@ def guarded(websockets: Any) -> Any:
 def make_application() -> Any:
     """Return an application with a hub of its own, which takes a client's address from trusted proxies alone."""
     hub = Hub()
+    steering = Steering()
     configuration = hot.OwnEffective(django_application)
     application = ProtocolTypeRouter(
         {
-            "http": HttpRouter(stream.ThreadStream(hub), configuration),
-            "websocket": guarded(refuse_websocket),
-            "lifespan": Lifespan(hub, also=[configuration, Unwritten()]),
+            "http": HttpRouter(stream.ThreadStream(hub), opensre.Investigate(hub, steering.database), configuration),
+            "websocket": guarded(sockets.websockets(hub, steering.database)),
+            "lifespan": Lifespan(hub, also=[configuration, steering, Unwritten()]),
         }
     )
     return behind_proxies(application)

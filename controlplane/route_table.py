@@ -28,6 +28,7 @@ class Rule(StrEnum):
     TEAM = "team"
     ROUTED = "routed"
     THREAD = "thread"
+    OWN_TEAM = "own team"
     REVIEW = "review"
     OPERATOR = "operator"
 
@@ -50,6 +51,8 @@ RULE_WORDS: Final[dict[Rule, str]] = {
     Rule.ROUTED: "Who may do the action on any team. The team is always one of those: the credential's own, else as "
     "labels and routes say; 422 where they name none in reach.",
     Rule.THREAD: "Who may do the action on the team of the investigation; of a private one only who started it.",
+    Rule.OWN_TEAM: "Tokens alone, about the team that the token is bound to, else the only one in its reach; 422 where "
+    "there are several. Investigations go by the client's own names, which mean nothing in another team.",
     Rule.REVIEW: "Who may decide on the node of the review, people alone, never its author, who may read and withdraw.",
     Rule.OPERATOR: "Operators of the installation; everybody else is sent to the sign-in.",
 }
@@ -72,7 +75,9 @@ class Route:
     @property
     def is_page(self) -> bool:
         """Whether people's browsers go there: without a session they are led to the sign-in; tokens open nothing."""
-        return self.rule != Rule.PUBLIC and not self.path.startswith("api/v1/")
+        if self.rule in {Rule.PUBLIC, Rule.OWN_TEAM}:
+            return False
+        return not self.path.startswith(("api/v1/", "ws/"))
 
 
 _ORG: Final = "api/v1/orgs/{org}"
@@ -179,6 +184,21 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route("GET", "api/v1/threads/{thread_id}/runs/{run_id}/recording", Rule.THREAD, Action.RUN_READ),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
+    Route(
+        "GET",
+        "ws/threads/{thread_id}",
+        Rule.THREAD,
+        Action.RUN_READ,
+        101,
+        note="A WebSocket; what is asked over it needs the rights of the REST addresses.",
+    ),
+    # ---- OpenSRE's agent server
+    Route("POST", "investigate", Rule.OWN_TEAM, Action.RUN_CREATE, note="A plain ASGI route."),
+    Route("POST", "interrupt", Rule.OWN_TEAM, Action.RUN_CONTROL),
+    Route("POST", "answer", Rule.OWN_TEAM, Action.RUN_CONTROL),
+    Route("POST", "threads/{thread_name}/queue-message", Rule.OWN_TEAM, Action.RUN_CREATE),
+    Route("GET", "threads/{thread_name}/active", Rule.OWN_TEAM, Action.RUN_READ, note="Not there is not active: 200."),
+    Route("GET", "health", Rule.PUBLIC, note="Counts only what the token, if there is one, may see."),
     Route("GET", "api/v1/alerts", Rule.CALLER),
     Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
     Route("POST", "api/v1/alerts/alertmanager", Rule.ROUTED, Action.ALERT_INGEST, 202),

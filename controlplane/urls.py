@@ -24,6 +24,7 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("api/v1/", include(api)),
+    path("", include("controlplane.investigations.opensre.urls")),
     # One way to sign in: the admin's own page would know neither lock nor second factor.
     path("admin/login/", RedirectView.as_view(pattern_name="web:login", query_string=True), name="admin_login"),
     path("admin/", admin.site.urls),

@@ -54,6 +54,7 @@ _OTHERS: Final[dict[Rule, str]] = {
     Rule.TEAM: "403 seen, 422 not seen",
     Rule.ROUTED: "403; 422 not in reach",
     Rule.THREAD: "403 seen, 404 not seen",
+    Rule.OWN_TEAM: "403; sessions 401; 404 another team's name",
     Rule.REVIEW: "404",
     Rule.OPERATOR: "to the sign-in",
 }

@@ -1,6 +1,5 @@
 """REST of investigations: thin views over services and selectors."""
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -13,13 +12,22 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core import clock
-from controlplane.core.actor import Actor
-from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
+from controlplane.core.api import StrictSerializer, actor_of, body_of, query_of
 from controlplane.core.errors import MalformedRequest
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
-from controlplane.investigations import approvals, selectors, services
-from controlplane.investigations.idempotency import call_once, key_of
+from controlplane.investigations import selectors
+from controlplane.investigations.control import (
+    AnswersInput,
+    DecisionInput,
+    DecisionOutput,
+    FreeText,
+    MessageInput,
+    MessageOutput,
+    RunOutput,
+    control_do,
+)
+from controlplane.investigations.idempotency import Answer, call_once, key_of
 from controlplane.investigations.log import LogPage, read_page
 from controlplane.investigations.models import Run, Thread
 from controlplane.investigations.recording import run_recording
@@ -30,13 +38,6 @@ from controlplane.runtimes.events import event_schemas
 MAX_EVENTS = 1000
 
 
-class FreeText(TextField):
-    """Text as it was typed: the services trim it and say what is wrong with it."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_blank=True, trim_whitespace=False, **options)
-
-
 class InvestigationInput(StrictSerializer):
     """The members and their types; what they may hold is the service's to say."""
 
@@ -45,31 +46,6 @@ class InvestigationInput(StrictSerializer):
     alert = serializers.JSONField(required=False, help_text="The alert as its source sent it: an object.")
     evidence = serializers.JSONField(required=False, help_text="A snapshot/1 object, never a path.")
     visibility = FreeText(required=False, help_text="private or team")
-
-
-class MessageInput(StrictSerializer):
-    text = FreeText()
-
-
-class AnswersInput(StrictSerializer):
-    request_id = FreeText()
-    answers = serializers.JSONField(help_text="Texts by the question's name, question_0 and so on.")
-
-
-class DecisionInput(StrictSerializer):
-    request_id = FreeText()
-    decision = FreeText(help_text="approve or reject")
-    reason = FreeText(required=False, help_text="For the agent and the record.")
-
-
-class DecisionOutput(serializers.Serializer[Any]):
-    review = serializers.UUIDField()
-    state = serializers.CharField()
-    by = serializers.CharField()
-
-
-class NothingInput(StrictSerializer):
-    """A body that may be left out and has no members."""
 
 
 class StartedOutput(serializers.Serializer[Any]):
@@ -108,18 +84,6 @@ class EventPageOutput(serializers.Serializer[Any]):
     results = serializers.ListField(child=serializers.DictField())
     next = serializers.IntegerField(allow_null=True)
     head = serializers.IntegerField()
-
-
-class MessageOutput(serializers.Serializer[Any]):
-    message_id = serializers.UUIDField()
-    run_id = serializers.UUIDField(allow_null=True)
-    queued = serializers.BooleanField()
-    pending_count = serializers.IntegerField()
-
-
-class RunOutput(serializers.Serializer[Any]):
-    run_id = serializers.UUIDField()
-    status = serializers.CharField()
 
 
 _IDEMPOTENCY_KEY = OpenApiParameter(
@@ -163,7 +127,11 @@ class InvestigationsView(APIView):
                 "stream_url": f"/api/v1/threads/{started.thread.pk}/stream",
             }
 
-        return _accepted(request, actor, start)
+        header = request.headers.get("Idempotency-Key")
+        if header is None:
+            return _answered(Answer(start()), status.HTTP_202_ACCEPTED)
+        answer = call_once(actor=actor, key=key_of(header), asked=[request.path, request.data], act=start)
+        return _answered(answer, status.HTTP_202_ACCEPTED)
 
 
 class ThreadsView(APIView):
@@ -224,54 +192,43 @@ class ThreadMessagesView(APIView):
     )
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Say something: the running turn takes it up, or the next one starts."""
-        actor = actor_of(request)
-        body = body_of(MessageInput, request.data)
-
-        def post() -> dict[str, Any]:
-            accepted = services.message_post(actor=actor, thread_id=thread_id, text=body["text"])
-            return {
-                "message_id": accepted.message.pk,
-                "run_id": accepted.run.pk if accepted.run else None,
-                "queued": accepted.run is None,
-                "pending_count": accepted.pending_count,
-            }
-
-        return _accepted(request, actor, post)
+        return _controlled(request, thread_id, "messages")
 
 
 class ThreadInterruptView(APIView):
-    @extend_schema(operation_id="thread_interrupt", request=None, responses={202: RunOutput, 409: PROBLEM})
+    @extend_schema(
+        operation_id="thread_interrupt",
+        parameters=[_IDEMPOTENCY_KEY],
+        request=None,
+        responses={202: RunOutput, 409: PROBLEM},
+    )
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Stop the active run."""
-        body_of(NothingInput, request.data)
-        run = services.run_interrupt(actor=actor_of(request), thread_id=thread_id)
-        return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
+        return _controlled(request, thread_id, "interrupt")
 
 
 class ThreadAnswersView(APIView):
-    @extend_schema(operation_id="thread_answer", request=AnswersInput, responses={202: RunOutput, 409: PROBLEM})
+    @extend_schema(
+        operation_id="thread_answer",
+        parameters=[_IDEMPOTENCY_KEY],
+        request=AnswersInput,
+        responses={202: RunOutput, 409: PROBLEM},
+    )
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Answer the question a run waits for; the first answer wins."""
-        body = body_of(AnswersInput, request.data)
-        run = services.question_answer(
-            actor=actor_of(request), thread_id=thread_id, request_id=body["request_id"], answers=body["answers"]
-        )
-        return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
+        return _controlled(request, thread_id, "answers")
 
 
 class ThreadDecisionsView(APIView):
-    @extend_schema(operation_id="thread_decide", request=DecisionInput, responses={200: DecisionOutput, 409: PROBLEM})
+    @extend_schema(
+        operation_id="thread_decide",
+        parameters=[_IDEMPOTENCY_KEY],
+        request=DecisionInput,
+        responses={200: DecisionOutput, 409: PROBLEM},
+    )
     def post(self, request: Request, thread_id: UUID) -> Response:
         """Approve or reject what a run waits with; the first decision wins."""
-        body = body_of(DecisionInput, request.data)
-        review = approvals.approval_decide(
-            actor=actor_of(request),
-            thread_id=thread_id,
-            request_id=body["request_id"],
-            decision=body["decision"],
-            reason=body.get("reason", ""),
-        )
-        return Response({"review": review.pk, "state": review.state, "by": review.decided_label})
+        return _controlled(request, thread_id, "decisions", done=status.HTTP_200_OK)
 
 
 class RunRecordingView(APIView):
@@ -295,14 +252,17 @@ class EventSchemasView(APIView):
         return Response(event_schemas())
 
 
-def _accepted(request: Request, actor: Actor, act: Callable[[], dict[str, Any]]) -> Response:
-    """Do ``act``, once where the request has an ``Idempotency-Key``, and answer 202 with what it returned."""
+def _controlled(request: Request, thread_id: UUID, name: str, *, done: int = status.HTTP_202_ACCEPTED) -> Response:
+    """Do what is asked of a thread, once where the request has an ``Idempotency-Key``."""
     header = request.headers.get("Idempotency-Key")
-    if header is None:
-        return Response(act(), status=status.HTTP_202_ACCEPTED)
-    answer = call_once(actor=actor, key=key_of(header), asked=[request.path, request.data], act=act)
+    key = None if header is None else key_of(header)
+    answer = control_do(actor=actor_of(request), thread_id=thread_id, name=name, body=request.data, key=key)
+    return _answered(answer, done)
+
+
+def _answered(answer: Answer, done: int) -> Response:
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.value, status=status.HTTP_202_ACCEPTED, headers=headers)
+    return Response(answer.value, status=done, headers=headers)
 
 
 def thread_json(thread: Thread) -> dict[str, Any]:

@@ -142,6 +142,14 @@ def approval_decide(
     return decide(actor=actor, review=review, reason=reason)
 
 
+def is_approval(run_id: UUID, request_id: str) -> bool:
+    """Return whether a run's request waits for a decision, which no answer to a question replaces. One query."""
+    try:
+        return ActionApproval.objects.filter(run_id=run_id, pk=UUID(request_id)).exists()
+    except ValueError:
+        return False
+
+
 def approvals_cancel(run_id: UUID) -> None:
     """Withdraw what a run still waits with when it ends. The caller's transaction has locked the thread's row."""
     pending = ActionApproval.objects.filter(run_id=run_id, review__state=ReviewState.PENDING).select_related("review")

@@ -123,6 +123,7 @@ class Execution:
         async with aclosing(items) as stream:  # type: ignore[type-var]  # runtimes are async generators
             async for item in stream:
                 if isinstance(item, Suspend):
+                    await self._take_up()
                     return Suspended(item, asking)
                 if asking is not None:
                     await self._record(asking)
@@ -131,6 +132,7 @@ class Execution:
                     await self._record(item)
         if asking is not None:
             await self._record(asking)
+        await self._take_up()
         return None
 
     async def _record(self, item: RuntimeEvent) -> None:
@@ -139,6 +141,10 @@ class Execution:
             self._result = item.data
         elif isinstance(item.data, events.Error):
             self._error = item.data
+        await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Record what the runtime took of what was said: unrecorded, the next run would start from it again."""
         if taken := self.control.taken():
             await self._patiently(_messages_delivered, self.claim, taken)
 

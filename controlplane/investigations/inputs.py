@@ -44,7 +44,12 @@ def clean_alert(alert: Mapping[str, Any] | None) -> Any:
     if len(encoded) > MAX_ALERT_BYTES:
         detail = f"The alert has {len(encoded)} bytes; at most {MAX_ALERT_BYTES} are accepted."
         raise invalid("/alert", "too_large", detail)
-    return _without_nul(redact_json(alert))
+    return clean_json(alert)
+
+
+def clean_json(value: Any) -> Any:
+    """Return a JSON value redacted and without NUL."""
+    return _without_nul(redact_json(value))
 
 
 def _without_nul(value: Any) -> Any:

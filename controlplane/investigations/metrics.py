@@ -22,3 +22,10 @@ streams_open = Gauge("opensre_streams_open", "Open event streams of this process
 hub_log_reads_total = Counter(
     "opensre_hub_log_reads_total", "Pages the hub read from the log.", ["why"], registry=registry
 )
+sockets_open = Gauge("opensre_sockets_open", "Open WebSockets of this process.", registry=registry)
+sockets_closed_total = Counter(
+    "opensre_sockets_closed_total", "WebSockets this process closed.", ["code"], registry=registry
+)
+socket_commands_total = Counter(
+    "opensre_socket_commands_total", "Commands over WebSockets.", ["command", "outcome"], registry=registry
+)

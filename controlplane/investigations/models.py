@@ -191,6 +191,27 @@ class Message(models.Model):
         return f"{self.thread_id} {self.id}"
 
 
+class ClientThread(models.Model):
+    """What a client of OpenSRE's protocol calls a thread: a name of its own, unique in one team.
+
+    ``origin`` is what it said of where the latest message came from; it vouches for nothing.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="client_threads")
+    name = models.CharField(max_length=240)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="client_names")
+    origin = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "name"], name="client_thread_name_unique")]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
 class Execution(models.TextChoices):
     """Whether an approved call was made. ``STARTED`` for ever: its worker was lost, and nobody knows what it did."""
 

@@ -195,6 +195,20 @@ def question_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, Mapping[str
     return thread, _question(actor, thread, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
 
 
+def run_waiting(thread: Thread) -> str:
+    """Return the request that the thread's run waits for, ``""`` when none does. One query."""
+    waiting = Run.objects.filter(thread=thread, status=RunStatus.WAITING).values_list("waiting_for", flat=True)
+    return waiting.first() or ""
+
+
+def answered_by(thread: Thread, request_id: str) -> str | None:
+    """Return the label of who answered a question of the thread; ``None`` when nobody did. One query."""
+    runs = Run.objects.filter(thread=thread).values("pk")
+    answers = Event.objects.filter(run_id__in=runs, type=EventType.QUESTION_ANSWERED).order_by("-seq")
+    told = (orjson.loads(data) for data in answers.values_list("data", flat=True))
+    return next((answer["by"] for answer in told if answer["request_id"] == request_id), None)
+
+
 def approval_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, ApprovalView | None]:
     """Return a thread that the actor sees, and the approval its run waits with, if there is one.
 

@@ -19,7 +19,7 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.investigations import bus, selectors
-from controlplane.investigations.approvals import approvals_cancel
+from controlplane.investigations.approvals import approvals_cancel, is_approval
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_answers, clean_text
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
@@ -33,6 +33,7 @@ MAX_REQUEST_ID = 64
 MAX_PENDING_MESSAGES = 50
 MAX_LINE_CHARS = 2_000
 MAX_MESSAGE_LINES = 10
+NOTHING_RUNS = "Nothing is running on this thread."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class News:
     quiet: timedelta = timedelta()
 
 
+class When(StrEnum):
+    """In which state of the thread a message is wanted: in any, while nothing runs, or while something does."""
+
+    ALWAYS = "always"
+    IDLE = "idle"
+    BUSY = "busy"
+
+
 class Telling(StrEnum):
     """What became of news: the active run was told, knew, or has no room for it; a run was started, or none was."""
 
@@ -80,7 +89,14 @@ class Told:
     idle_since: datetime | None = None
 
 
-def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str, Any] | None = None) -> Accepted:
+def message_post(
+    *,
+    actor: Actor,
+    thread_id: UUID,
+    text: str,
+    alert: Mapping[str, Any] | None = None,
+    when: When = When.ALWAYS,
+) -> Accepted:
     """Say something to a thread: a running turn takes it up (or the next one does), an idle thread starts its next run.
 
     Two callers at once are serialised on the thread's row: one starts a run, the other's message joins it.
@@ -90,17 +106,23 @@ def message_post(*, actor: Actor, thread_id: UUID, text: str, alert: Mapping[str
         thread_id: the thread.
         text: 1 to 32,000 characters after trimming.
         alert: what the next run is about, instead of the alert of the run before; at most 1 MiB.
+        when: refuse the message in another state of the thread.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
         InvalidInput: ``text`` is empty or longer than 32,000 characters.
-        Conflict: ``too_many_messages`` wait already, or ``team_archived``.
+        Conflict: ``too_many_messages`` wait already, ``team_archived``, or, as ``when`` says, ``thread_busy`` or
+            ``nothing_running``.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
     cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
     kept = clean_alert(alert)
     with transaction.atomic():
         thread = _thread_locked(thread)
+        if when is When.IDLE and thread.active_run is not None:
+            raise Conflict("A run of this thread is not over yet.", code="thread_busy")
+        if when is When.BUSY and thread.active_run is None:
+            raise Conflict(NOTHING_RUNS, code="nothing_running")
         waiting = _waiting(thread).count()
         if waiting >= MAX_PENDING_MESSAGES:
             detail = f"{waiting} messages wait for the agent already; stop the run or wait."
@@ -221,7 +243,7 @@ def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
     with transaction.atomic():
         thread = Thread.objects.select_for_update().get(pk=thread.pk)
         if thread.active_run is None:
-            raise Conflict("Nothing is running on this thread.", code="nothing_running")
+            raise Conflict(NOTHING_RUNS, code="nothing_running")
         run = Run.objects.get(pk=thread.active_run)
         first = Run.objects.filter(pk=run.pk, interrupt_requested_at__isnull=True).update(
             interrupt_requested_at=clock.now(), interrupt_requested_by=actor.label[:200]
@@ -250,7 +272,8 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to control.
         InvalidInput: ``answers`` is empty, or not short texts by short names.
-        Conflict: ``not_waiting``: the run does not wait for this request (any more).
+        Conflict: ``already_answered``, with who did as ``by``, ``not_waiting``: the run does not wait for this request
+            (any more), or ``not_a_question``: it waits for a decision.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
     if not 1 <= len(request_id) <= MAX_REQUEST_ID or "\x00" in request_id:
@@ -260,8 +283,10 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
         thread = Thread.objects.select_for_update().get(pk=thread.pk)
         resume = {"request_id": request_id, "outcome": "answered", "answers": cleaned}
         run_id = thread.active_run
+        if run_id is not None and is_approval(run_id, request_id):
+            raise Conflict("This waits for a decision, not for an answer.", code="not_a_question")
         if run_id is None or not run_resume(run_id, request_id=request_id, resume=resume):
-            raise Conflict("The run does not wait for this answer (any more).", code="not_waiting")
+            raise _not_waiting(thread, request_id)
         answered = events.QuestionAnswered(request_id=request_id, answers=cleaned, by=actor.label[:200])
         append(thread_id=thread.pk, events=[new_event(EventType.QUESTION_ANSWERED, answered, run_id=run_id)])
         audit_record(
@@ -274,6 +299,13 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
             after={"request": request_id},
         )
         return Run.objects.get(pk=run_id)
+
+
+def _not_waiting(thread: Thread, request_id: str) -> Conflict:
+    by = selectors.answered_by(thread, request_id)
+    if by is None:
+        return Conflict("The run does not wait for this answer (any more).", code="not_waiting")
+    return Conflict(f"{by} was faster: this is answered already.", code="already_answered", extra={"by": by})
 
 
 def artifact_content(artifact: Artifact) -> Any:

@@ -7,33 +7,39 @@ and log as everything else.
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
 import orjson
 import structlog
 from django.conf import settings
-from django.http.cookie import parse_cookie
-from django.http.request import split_domain_port, validate_host
 
-from controlplane.access.actors import actor_for_bearer, actor_for_session_cookie
-from controlplane.access.authentication import TEAM_TOKEN_HEADER, bearer_of
-from controlplane.access.limits.guard import bearer_actor, limit_actor
-from controlplane.core import errors, refusals
-from controlplane.core.actor import Actor, Channel
-from controlplane.core.rest import PROBLEM, as_app_error
+from controlplane.core import errors
+from controlplane.core.rest import as_app_error
 from controlplane.investigations import metrics
 from controlplane.investigations.hub import Frame, Hub, WatchedThread
 from controlplane.investigations.rights_watch import Stamps
-from controlplane.investigations.selectors import is_starter, thread_get
+from controlplane.investigations.viewing import (
+    Credentials,
+    MethodNotAllowed,
+    Receive,
+    Scope,
+    Send,
+    Viewer,
+    credentials_of,
+    disconnected,
+    header_of,
+    require_known_host,
+    send_problem,
+    viewer_again,
+    viewer_open,
+)
 
 log = structlog.get_logger(__name__)
 
 PATH: Final = re.compile(r"/api/v1/threads/(?P<thread>[0-9a-fA-F-]{36})/stream/?\Z")
-#: What the security stream calls this route.
 ROUTE: Final = "thread-stream"
 RECHECK_SECONDS: Final = 60.0
 RETRY_MS: Final = 1000
@@ -42,53 +48,6 @@ MAX_WRITE_BYTES: Final = 256 * 1024
 WRITE_SECONDS: Final = 30.0
 #: How long a stream may take to end by itself when the server stops.
 DRAIN_SECONDS: Final = 1.0
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[Any], Awaitable[None]]
-Receive = Callable[[], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What the request carries; kept so that the permission can be checked again while the stream is open."""
-
-    bearer: str | None = field(repr=False)
-    session: str | None = field(repr=False)
-    address: str | None
-
-    def first_actor(self) -> Actor:
-        """Return who this is; for the opening of a stream, which counts tokens that are refused.
-
-        Raises:
-            NotAuthenticated: nobody.
-            TooManyRequests: ``rate_limited``.
-        """
-        if self.bearer is not None:
-            return bearer_actor(self.bearer, channel=Channel.API, address=self.address)
-        return self.actor()
-
-    def actor(self) -> Actor:
-        """Return who this is now.
-
-        Raises:
-            NotAuthenticated: nobody (any more).
-        """
-        if self.bearer is not None:
-            return actor_for_bearer(self.bearer, channel=Channel.API, address=self.address)
-        if self.session:
-            actor = actor_for_session_cookie(self.session, channel=Channel.WEB, address=self.address)
-            if actor is not None:
-                return actor
-        raise errors.NotAuthenticated
-
-
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """A reader that may see the thread; ``starter`` also sees what is addressed to its starter alone."""
-
-    thread_id: UUID
-    organization_id: UUID
-    starter: bool
 
 
 def matches(path: str) -> bool:
@@ -106,12 +65,12 @@ class ThreadStream:
         try:
             _check_request(scope)
             thread_id = _thread_id(scope["path"])
-            credentials = _credentials(scope)
+            credentials = credentials_of(scope)
             known = self._hub.rights.known
-            viewer = await self._hub.database.call(_open, credentials, thread_id)
+            viewer = await self._hub.database.call(viewer_open, credentials, thread_id, ROUTE)
             cursor = _cursor(scope)
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
-            await _send_problem(send, as_app_error(error))
+            await send_problem(send, as_app_error(error))
             return
         with metrics.streams_open.track_inprogress():
             await self._serve(viewer, credentials, known, cursor, receive, send)
@@ -121,7 +80,7 @@ class ThreadStream:
     ) -> None:
         """Run the pump until it ends, the client leaves or the server stops; then the rest is cancelled."""
         pump = asyncio.create_task(self._pump(viewer, credentials, known, cursor, send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         draining = asyncio.create_task(self._hub.draining.wait())
         try:
             await asyncio.wait({pump, gone, draining}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +140,7 @@ class ThreadStream:
 
     async def _still_allowed(self, credentials: Credentials, thread_id: UUID) -> bool:
         try:
-            await self._hub.database.call(_authorise, credentials, thread_id)
+            await self._hub.database.call(viewer_again, credentials, thread_id)
         except errors.AppError:
             return False
         return True
@@ -195,48 +154,11 @@ _HEADERS: Final = [
 ]
 
 
-def _open(credentials: Credentials, thread_id: UUID) -> Viewer:
-    """Return who reads, and count the request; a refusal is noted, here where a thread may write it."""
-    actor: Actor | None = None
-    try:
-        actor = credentials.first_actor()
-        limit_actor("requests", actor)
-        return _viewer(actor, thread_id)
-    except errors.AppError as error:
-        refusal = refusals.refusal_of(
-            status=error.status,
-            route=ROUTE,
-            actor=actor,
-            error=error,
-            code=error.code,
-            channel=Channel.API,
-            address=credentials.address,
-        )
-        if write := refusals.note(refusal):
-            write()
-        raise
-
-
-def _authorise(credentials: Credentials, thread_id: UUID) -> Viewer:
-    return _viewer(credentials.actor(), thread_id)
-
-
-def _viewer(actor: Actor, thread_id: UUID) -> Viewer:
-    thread = thread_get(actor, thread_id)
-    return Viewer(thread.pk, thread.organization_id, is_starter(actor, thread))
-
-
 def _check_request(scope: Scope) -> None:
     """Hold the stream to what Django's own middleware demands of every other route."""
     if scope["method"] != "GET":
-        raise _MethodNotAllowed("A stream is read with GET.", headers={"Allow": "GET"})
-    domain, _ = split_domain_port(_header(scope, b"host"))
-    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
-        raise errors.MalformedRequest("This host is not served here.", code="host_not_allowed")
-
-
-class _MethodNotAllowed(errors.AppError):
-    status, default_code, title = 405, "method_not_allowed", "Method not allowed"
+        raise MethodNotAllowed("A stream is read with GET.", headers={"Allow": "GET"})
+    require_known_host(scope)
 
 
 def _thread_id(path: str) -> UUID:
@@ -247,24 +169,10 @@ def _thread_id(path: str) -> UUID:
         raise errors.NotFound from None
 
 
-def _credentials(scope: Scope) -> Credentials:
-    client = scope.get("client")
-    cookies = parse_cookie(_header(scope, b"cookie"))
-    return Credentials(
-        bearer=bearer_of(_header(scope, b"authorization"), _header(scope, TEAM_TOKEN_HEADER.lower().encode())),
-        session=cookies.get(settings.SESSION_COOKIE_NAME),
-        address=client[0] if client else None,
-    )
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
-
-
 def _cursor(scope: Scope) -> int:
     """Return the larger valid one of ``Last-Event-ID`` and ``?after=``: an automatic reconnect repeats the old URL."""
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    last_seen = _header(scope, b"last-event-id")
+    last_seen = header_of(scope, b"last-event-id")
     after = query.get("after", [""])[-1]
     if after and not _is_seq(after):
         raise errors.MalformedRequest("after must be a whole number, 0 or larger.", code="bad_cursor")
@@ -312,15 +220,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _send_problem(send: Send, error: errors.AppError) -> None:
-    headers = [(b"content-type", PROBLEM.encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": orjson.dumps(error.as_problem())})

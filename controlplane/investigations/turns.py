@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
@@ -13,6 +13,7 @@ from controlplane.configs.limits import limits_for
 from controlplane.configs.pinned import config_pinned
 from controlplane.investigations.lifecycle import Claim
 from controlplane.investigations.models import Event, Message, Run
+from controlplane.investigations.queueing import merged_text
 from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.actions import action_tools
 from controlplane.runtimes.events import EventType
@@ -26,19 +27,29 @@ from controlplane.runtimes.sources.tools import toolbox_for
 from controlplane.runtimes.toolbox import ActionGate
 
 MAX_HISTORY_TURNS = 20
+#: How long messages of a running turn are held back for more to join them, and how long at most.
+DEBOUNCE_SECONDS: Final = 0.3
+MOST_HELD_SECONDS: Final = 2.0
 
 
 class RunControl:
     """The outside's hand on one running turn: filled by the worker's keeper thread, read by the runtime.
 
     ``stopped`` is set, on the worker's loop, when somebody asked the run to stop or its lease is gone.
+
+    Args:
+        loop: the worker's.
+        quiet_s: how long nothing more must arrive before the runtime gets what did: who writes three lines in a row
+            means one thing. What a turn ends without starts the next one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, quiet_s: float = DEBOUNCE_SECONDS) -> None:
         self.stopped = asyncio.Event()
         self.lease_lost = False
         self._interrupted = False
         self._loop = loop
+        self._quiet_s = quiet_s
+        self._first_at = self._last_at = 0.0
         self._inbox: dict[UUID, str] = {}
         self._taken: list[tuple[UUID, str]] = []
         self._seen: dict[UUID, str] = {}
@@ -48,7 +59,12 @@ class RunControl:
         return self._interrupted
 
     def take_messages(self) -> Sequence[str]:
-        texts = list(self._inbox.values())
+        """Return what arrived as one text, several messages as a numbered list; nothing while more may follow."""
+        now = self._loop.time()
+        settled = now >= min(self._last_at + self._quiet_s, self._first_at + MOST_HELD_SECONDS)
+        if not self._inbox or not settled:
+            return ()
+        texts = [merged_text(list(self._inbox.values()))]
         self._taken += self._inbox.items()
         self._inbox.clear()
         return texts
@@ -65,6 +81,8 @@ class RunControl:
     def _deliver(self, messages: Sequence[tuple[UUID, str]]) -> None:
         for id_, text in messages:
             if self._seen.get(id_) != text:
+                self._last_at = self._loop.time()
+                self._first_at = self._first_at if self._inbox else self._last_at
                 self._seen[id_] = text
                 self._inbox[id_] = text
 

@@ -74,7 +74,10 @@ class TurnControl(Protocol):
         """Whether somebody asked the run to stop; runtimes look between steps."""
 
     def take_messages(self) -> Sequence[str]:
-        """Return the messages that arrived since the last call, oldest first, and mark them as delivered."""
+        """Return what was said since the last call, oldest first, and mark it as delivered: to be called between steps.
+
+        Messages that came close together are one text, a numbered list under a heading.
+        """
 
 
 @dataclass(frozen=True, slots=True)

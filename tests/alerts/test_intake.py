@@ -349,7 +349,7 @@ def test_extended_message__after_the_turn_took_it_up__stays_pending_until_its_ne
 
 
 async def test_run_control__message_that_grew__offered_again_once() -> None:
-    control = RunControl(asyncio.get_running_loop())
+    control = RunControl(asyncio.get_running_loop(), quiet_s=0)
     one = uuid4()
     said: list[str] = []
     for text in ("a", "a", "a\nb", "a\nb"):

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('investigations', '0003_idempotent_calls'),
+        ('investigations', "0004_client_threads"),
         ('reviews', '0001_initial'),
     ]
 

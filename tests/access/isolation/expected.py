@@ -131,6 +131,8 @@ def _rest(route: Route, caller: Caller, done: int) -> Answer:  # noqa: PLR0911 (
     name = caller.name
     if name in DEAD:
         return 401
+    if route.rule == Rule.OWN_TEAM:
+        return _own_team(route, caller, done)
     if name in VIEWING and route.method != "GET":
         return 403
     if route.rule == Rule.CALLER:
@@ -184,6 +186,17 @@ def _team(route: Route, can: set[Action], done: int) -> int:
     if route.action in can:
         return done
     return 403 if Action.NODE_READ in can else 422
+
+
+def _own_team(route: Route, caller: Caller, done: int) -> int:
+    """The protocol of OpenSRE: by the name of the team's investigation, with tokens alone."""
+    if caller.person is not None:
+        return 401
+    if caller.name in FOREIGN:  # its token is of the organization, which has two teams
+        return 422
+    if caller.name in ELSEWHERE:  # to its own team the name means nothing yet
+        return 200 if route.path in {"investigate", "threads/{thread_name}/active"} else 404
+    return done if route.action in able(caller, route) else 403
 
 
 def _routed(route: Route, caller: Caller, done: int) -> int:

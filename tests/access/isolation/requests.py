@@ -40,6 +40,10 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "api/v1/investigations"): {"prompt": "why?", "team": "{org}/{node}"},
     ("POST", "api/v1/threads/{thread_id}/messages"): {"text": "look here"},
     ("POST", "api/v1/threads/{thread_id}/answers"): {"request_id": "q", "answers": {"question_0": "yes"}},
+    ("POST", "investigate"): {"prompt": "why?", "thread_id": "{thread_name}"},
+    ("POST", "interrupt"): {"thread_id": "{thread_name}"},
+    ("POST", "answer"): {"thread_id": "{thread_name}", "answers": {"question_0": "yes"}},
+    ("POST", "threads/{thread_name}/queue-message"): {"text": "look here"},
     ("POST", "api/v1/alerts/alertmanager"): {
         "version": "4",
         "groupKey": "g",
@@ -110,6 +114,8 @@ COMES_TO: Final[dict[tuple[str, str], int]] = {
     ("POST", "api/v1/orgs/{org}/nodes/{node}/integrations/{name}/test"): 404,  # none is configured
     ("POST", "api/v1/threads/{thread_id}/interrupt"): 409,  # nothing runs
     ("POST", "api/v1/threads/{thread_id}/answers"): 409,  # nothing waits
+    ("POST", "answer"): 409,  # nothing waits
+    ("POST", "threads/{thread_name}/queue-message"): 409,  # nothing runs
     ("POST", "api/v1/threads/{thread_id}/decisions"): 404,  # nothing waits
     ("POST", "app/threads/{thread_id}/decide"): 404,
 }

@@ -12,14 +12,13 @@ from django.test import TestCase
 from django.urls import URLPattern, URLResolver, get_resolver
 from typing_extensions import override
 
-from controlplane.investigations import stream
 from controlplane.route_table import ROUTES, RULE_WORDS, Route, Rule
 from tests.access.isolation.calls import Knocking
 from tests.access.isolation.expected import DEAD, FOREIGN, SIGN_IN, expected, is_hidden
 from tests.access.isolation.world import Objects, build
 
 #: Tried over a real server in test_asgi.py.
-_ASGI_ONLY: Final = "api/v1/threads/{thread_id}/stream"
+_ASGI_ONLY: Final = frozenset({"api/v1/threads/{thread_id}/stream", "ws/threads/{thread_id}", "investigate"})
 _NAMED: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Those for whom an object that is not theirs must look like none: with rights elsewhere, few, or over all of it.
@@ -54,7 +53,7 @@ def is_administration(path: str) -> bool:
 
 
 LISTED: Final = {route.path for route in ROUTES}
-TABLE: Final = [route for route in ROUTES if route.method != "*" and route.path != _ASGI_ONLY]
+TABLE: Final = [route for route in ROUTES if route.method != "*" and route.path not in _ASGI_ONLY]
 ADMINISTRATION: Final = sorted({path for path, _ in addresses() if is_administration(path)})
 NAMING: Final = [route for route in TABLE if "{" in route.path and route.rule not in {Rule.PUBLIC, Rule.CALLER}]
 
@@ -68,8 +67,7 @@ def name(route: Route) -> str:
 
 def test_table__every_address_has_a_row__and_every_row_an_address() -> None:
     found = {path for path, _ in addresses() if not is_administration(path)}
-    hot = {_ASGI_ONLY} if stream.matches(f"/{_ASGI_ONLY}".replace("{thread_id}", "0" * 36)) else set()
-    assert found | hot == {route.path for route in ROUTES if route.method != "*"}
+    assert found | _ASGI_ONLY == {route.path for route in ROUTES if route.method != "*"}
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
     assert set(RULE_WORDS) == set(Rule)
 
@@ -82,7 +80,8 @@ def test_table__rest_methods__are_those_of_the_views() -> None:
         for method in _METHODS
         if hasattr(view, method.lower())
     }
-    assert served == {(route.method, route.path) for route in TABLE if route.path.startswith("api/v1/")}
+    rest = [route for route in TABLE if route.path.startswith("api/v1/") or route.rule == Rule.OWN_TEAM]
+    assert served == {(route.method, route.path) for route in rest}
 
 
 class Isolation(TestCase):
@@ -115,10 +114,15 @@ class TestMethods(Isolation):
     """What a view does not serve."""
 
     def test_methods_that_are_not_listed__405(self) -> None:
-        owner = self.knocking.world.callers["owner"]
+        callers = self.knocking.world.callers
         listed = {(route.method, route.path) for route in TABLE}
         found = {
-            (method, route.path): self.knocking.knock(route, owner, self.knocking.world.here, method=method).status
+            (method, route.path): self.knocking.knock(
+                route,
+                callers["team token" if route.rule == Rule.OWN_TEAM else "owner"],
+                self.knocking.world.here,
+                method=method,
+            ).status
             for route in TABLE
             for method in _METHODS
             if (method, route.path) not in listed and route.path not in {"", "admin/login/"}

@@ -22,6 +22,7 @@ from controlplane.configs.services import config_patch
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
+from controlplane.investigations.models import ClientThread
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
@@ -222,6 +223,8 @@ def _objects(tree: Tree) -> Objects:
         first_at=clock.now(),
         last_at=clock.now(),
     )
+    name = f"slack-{tree.organization.slug}"
+    ClientThread.objects.create(node=node, name=name, thread=started.thread)
     names: dict[str, Any] = {
         "public_id": make_token(node).token.public_id,
         "membership_id": member.memberships.get().pk,
@@ -234,6 +237,7 @@ def _objects(tree: Tree) -> Objects:
         "kind": "prometheus",
         "name": "prometheus",
         "thread_id": started.thread.pk,
+        "thread_name": name,
         "run_id": started.run.pk,
         "secret": "x" * 43,
         "session_id": uuid4(),
@@ -275,5 +279,6 @@ def _nowhere() -> Objects:
             "secret": "y" * 43,
             "vendor": "grafana",
             "organization": "ghost",
+            "thread_name": "slack-ghost",
         },
     )

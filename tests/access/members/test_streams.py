@@ -21,6 +21,7 @@ from controlplane.access.services import (
 )
 from controlplane.core.actor import Role
 from controlplane.investigations import stream
+from controlplane.investigations.viewing import Credentials, Viewer
 from tests.factories import Tree, actor_for_user, make_token, make_user
 from tests.support.runs import start_run, wait_until
 from tests.support.server import Server, serving
@@ -109,13 +110,13 @@ def test_stream__somebody_elses_right_taken__goes_on(
     tree: Tree, server: Server, person: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[UUID] = []
-    authorise = stream._authorise
+    authorise = stream.viewer_again
 
-    def noted(credentials: stream.Credentials, thread_id: UUID) -> stream.Viewer:
+    def noted(credentials: Credentials, thread_id: UUID) -> Viewer:
         checks.append(thread_id)
         return authorise(credentials, thread_id)
 
-    monkeypatch.setattr(stream, "_authorise", noted)
+    monkeypatch.setattr(stream, "viewer_again", noted)
     thread = start_run(tree.system, tree.payments).thread
     other = make_user(tree.payments, Role.VIEWER)
 
