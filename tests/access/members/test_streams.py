@@ -68,7 +68,7 @@ def test_stream__person_let_go__ends_within_seconds_and_does_not_open_again(
     tree: Tree, person: User, server: Server, monkeypatch: pytest.MonkeyPatch, act: Any, elsewhere: bool
 ) -> None:
     if elsewhere:  # another process tells nobody here
-        monkeypatch.setattr("controlplane.access.revocations._listeners", ())
+        monkeypatch.setattr("controlplane.access.revocations.taken._calls", ())
     thread = start_run(tree.system, tree.payments).thread
     headers = cookie_of(person)
 
