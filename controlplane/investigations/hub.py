@@ -17,10 +17,11 @@ from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import bus, buses, metrics
 from controlplane.investigations.admission import Places
 from controlplane.investigations.envelope import LoggedEvent
+from controlplane.investigations.frames import Frame
 from controlplane.investigations.log import read_heads
 from controlplane.investigations.pages import LogPages
 from controlplane.investigations.rights_watch import RightsWatch
-from controlplane.investigations.ring import Frame, WatchedThread
+from controlplane.investigations.ring import WatchedThread
 
 __all__ = ["Frame", "Hub", "WatchedThread"]
 

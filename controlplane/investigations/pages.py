@@ -12,8 +12,8 @@ from uuid import UUID
 
 from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import metrics
-from controlplane.investigations.log import read_page
-from controlplane.investigations.ring import Frame, first_part
+from controlplane.investigations.frames import Frame, read_frames
+from controlplane.investigations.ring import first_part
 
 #: Events of one page, and about how many bytes of pages are kept for those who come a moment later.
 PAGE_EVENTS: Final = 200
@@ -71,9 +71,8 @@ class LogPages:
 
     async def _read(self, key: _Key) -> Page:
         thread_id, begin = key
-        log_page = await self._database.call(read_page, thread_id, after=begin, limit=PAGE_EVENTS)
+        frames, _ = await self._database.call(read_frames, thread_id, after=begin, limit=PAGE_EVENTS)
         metrics.hub_log_reads_total.labels(why="viewer").inc()
-        frames = [Frame.of(event) for event in log_page.events]
         page = Page(frames, sum(len(frame.full) for frame in frames))
         if frames:
             self._pages[key] = page

@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 from uuid import UUID
 
 from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import metrics
-from controlplane.investigations.envelope import LoggedEvent
-from controlplane.investigations.log import read_page
+from controlplane.investigations.frames import Frame, read_frames
 from controlplane.investigations.waiting import Signal
 
 RING_FRAMES: Final = 4096
@@ -18,28 +16,6 @@ RING_BYTES: Final = 4 * 1024 * 1024
 #: About how much one look into the ring or the log gives: what a viewer that does not read holds at most.
 SLICE_BYTES: Final = 128 * 1024
 PAGE_EVENTS: Final = 500
-
-
-@dataclass(slots=True)
-class Frame:
-    """One event, encoded as a server-sent event; ``withheld`` is what readers outside its audience get."""
-
-    seq: int
-    full: bytes
-    withheld: bytes | None
-
-    @classmethod
-    def of(cls, event: LoggedEvent) -> Self:
-        withheld = None if event.is_for(starter=False) else _sse(event, event.envelope(starter=False))
-        return cls(event.seq, _sse(event, event.envelope()), withheld)
-
-    def bytes_for(self, *, starter: bool) -> bytes:
-        return self.full if starter or self.withheld is None else self.withheld
-
-
-def _sse(event: LoggedEvent, envelope: bytes) -> bytes:
-    """Return the frame of WHATWG HTML, section 9.2.6: ``id`` moves the client's cursor, ``data`` is one line."""
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), envelope)
 
 
 def first_part(frames: Sequence[Frame], begin: int) -> list[Frame]:
@@ -155,7 +131,7 @@ class WatchedThread:
     async def _read_on(self, database: DatabaseThreads) -> None:
         while self._read_again:
             self._read_again = False
-            page = await database.call(read_page, self.thread_id, after=self.head, limit=PAGE_EVENTS)
+            frames, more = await database.call(read_frames, self.thread_id, after=self.head, limit=PAGE_EVENTS)
             metrics.hub_log_reads_total.labels(why="catch_up").inc()
-            self.push([Frame.of(event) for event in page.events])
-            self._read_again = self._read_again or page.more
+            self.push(frames)
+            self._read_again = self._read_again or more
