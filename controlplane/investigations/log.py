@@ -160,8 +160,9 @@ def read_text(thread_id: UUID, *, after: int, limit: int) -> tuple[list[TextRow]
                 return rows, True
 
 
+# An expression, unlike a column, is not made a datetime by Django's converters of the driver.
 _SQLITE_TEXT: Final = (
-    "SELECT seq, run_id, type, at, audience, data FROM investigations_event"
+    "SELECT seq, run_id, type, substr(at, 1), audience, data FROM investigations_event"
     " WHERE thread_id = %s AND seq > %s ORDER BY seq LIMIT %s"
 )
 # to_char cuts the time to milliseconds, as clock.rfc3339 does.
