@@ -43,4 +43,3 @@ def rights_stamps(organization_ids: Collection[UUID]) -> dict[UUID, UUID]:
     """Return the stamps of organizations, those from whose people nothing was ever taken left out. One query."""
     rows = RightsStamp.objects.filter(organization_id__in=organization_ids)
     return dict(rows.values_list("organization_id", "stamp"))
-

@@ -29,7 +29,8 @@ def check_production(**_kwargs: Any) -> list[CheckMessage]:
                 id="opensre.I001",
             )
         ]
-    return [*_secret_faults(), *_host_faults(), *_browser_faults(), *_database_faults(), *_bus_warnings(), *_credential_faults()]
+    faults = (_secret_faults, _host_faults, _browser_faults, _database_faults, _bus_warnings, _credential_faults)
+    return [message for found in faults for message in found()]
 
 
 def _secret_faults() -> Iterator[CheckMessage]:

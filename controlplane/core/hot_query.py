@@ -52,7 +52,7 @@ class HotLookup:
         self._waiting: dict[str, list[asyncio.Future[list[Row]]]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._threads: DatabaseThreads | None = None
-        self._pool: "AsyncConnectionPool[Any] | None" = None
+        self._pool: AsyncConnectionPool[Any] | None = None
         self._sql = ""
 
     async def rows(self, key: str) -> list[Row]:
@@ -134,7 +134,8 @@ class HotLookup:
             pool = self._pool or await self._opened()
             async with pool.connection() as connection:
                 cursor = await connection.execute(self._sql, [keys], prepare=True)
-                return await cursor.fetchall()
+                rows: list[Row] = await cursor.fetchall()
+                return rows
         except (psycopg.Error, PoolTimeout) as error:
             raise NoAnswer from error
 

@@ -32,9 +32,7 @@ class LoggedEvent:
         """
         data = self.data if self.is_for(starter=starter) else WITHHELD
         run_id = str(self.run_id) if self.run_id else None
-        return envelope_text(
-            self.seq, self.type, str(self.thread_id), run_id, clock.rfc3339(self.at), data
-        ).encode()
+        return envelope_text(self.seq, self.type, str(self.thread_id), run_id, clock.rfc3339(self.at), data).encode()
 
 
 #: The data of an event for readers outside its audience.

@@ -23,7 +23,9 @@ hub_log_reads_total = Counter(
     "opensre_hub_log_reads_total", "Pages the hub read from the log.", ["why"], registry=registry
 )
 bus_connected = Gauge(
-    "opensre_bus_connected", "1 while the bus between processes is known to carry (0 also without one).", registry=registry
+    "opensre_bus_connected",
+    "1 while the bus between processes carries.",
+    registry=registry,
 )
 bus_messages_total = Counter(
     "opensre_bus_messages_total",
@@ -37,7 +39,9 @@ bus_events_dropped_total = Counter(
     registry=registry,
 )
 bus_failures_total = Counter("opensre_bus_failures_total", "Times the bus was lost or out of reach.", registry=registry)
-hub_polls_total = Counter("opensre_hub_polls_total", "Times the hub read the heads of what is watched.", registry=registry)
+hub_polls_total = Counter(
+    "opensre_hub_polls_total", "Times the hub read the heads of what is watched.", registry=registry
+)
 streams_refused_total = Counter(
     "opensre_streams_refused_total", "Streams refused because all places were taken.", ["why"], registry=registry
 )

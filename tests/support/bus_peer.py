@@ -1,7 +1,7 @@
 """Another process of the installation, on the bus: ``python -m tests.support.bus_peer``.
 
 Each line of its input is a JSON list: ``["append", thread, count, characters, audience]``, ``["work"]``,
-``["rights", organization]``, ``["heard"]``; it answers each with a line: ``done``, or what it has heard of others' work.
+``["rights", organization]``, ``["heard"]``; it answers each with a line: ``done``, or what it has heard of the others.
 """
 
 import json

@@ -157,7 +157,11 @@ def test_bus__connection_lost__shows_and_what_was_missed_is_read_after_it(
         redis.stop()
         wait_until(lambda: not buses.is_connected(), what="the loss to be noticed")
         ready = httpx.get(f"{server.url}/readyz")
-        assert (ready.status_code, ready.json()["status"], ready.json()["warnings"]["bus"]) == (200, "degraded", "failed")
+        assert (ready.status_code, ready.json()["status"], ready.json()["warnings"]["bus"]) == (
+            200,
+            "degraded",
+            "failed",
+        )
         peer.do("append", thread.pk, 3, 50, "thread")
         redis.start()
     else:
