@@ -80,7 +80,8 @@ def _postgres_statement(count: int, *, fenced: bool) -> str:
     fence = " AND epoch = %s AND active_run = %s AND lease_until IS NOT NULL" if fenced else ""
     values = ", ".join(["(%s::bigint, %s::uuid, %s::text, %s::text, %s::text)"] * count)
     return (
-        f"WITH head AS (UPDATE investigations_thread SET last_seq = last_seq + %s WHERE id = %s{fence} RETURNING last_seq)"  # noqa: S608
+        "WITH head AS (UPDATE investigations_thread SET last_seq = last_seq + %s"  # noqa: S608 (only placeholders)
+        f" WHERE id = %s{fence} RETURNING last_seq)"
         " INSERT INTO investigations_event (thread_id, at, seq, run_id, type, audience, data)"
         " SELECT %s, %s, head.last_seq - fresh.back, fresh.run_id, fresh.type, fresh.audience, fresh.data"
         f" FROM head, (VALUES {values}) AS fresh (back, run_id, type, audience, data) RETURNING seq"

@@ -50,6 +50,15 @@ class Installation:
     env: Mapping[str, str]
     headers: Mapping[str, str]
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the server."""
+        os.kill(self.target.pid, number)
+
+    def wait(self) -> None:
+        """Wait until the server's process has ended; who started it reaps it."""
+        while "Z" not in Path(f"/proc/{self.target.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+            time.sleep(0.02)
+
     @property
     def base(self) -> str:
         return f"http://127.0.0.1:{self.target.port}/api/v1"
@@ -78,7 +87,7 @@ def ours(folder: Path) -> Iterator[Installation]:
     subprocess.run([*manage, "migrate", "-v0"], cwd=ROOT, env=env, check=True)
     boot = subprocess.run([*manage, "bootstrap", "--json"], cwd=ROOT, env=env, check=True, capture_output=True)
     headers = {"Authorization": f"Bearer {json.loads(boot.stdout)['team_token']}"}
-    with uvicorn("controlplane.asgi:application", env) as (pid, port):
+    with uvicorn("controlplane.asgi:application", env, "--timeout-graceful-shutdown", "5") as (pid, port):
 
         def prepare(events: int, pause_us: int) -> Watch:
             thread_id, head = made.finished_thread()
