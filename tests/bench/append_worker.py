@@ -68,7 +68,7 @@ def _bare(run_id: UUID, one: NewEvent) -> Callable[[], object]:
     """Return what inserts a like row into the same table, for another thread, with the driver alone, in autocommit."""
     thread_id, _ = claimed()
     driver = connection.connection
-    adapted: Callable[[Any], Any] = connection.ops.adapt_datetimefield_value
+    adapted: Any = connection.ops.adapt_datetimefield_value
     postgres = connection.vendor == "postgresql"
     marks = ", ".join(["%s" if postgres else "?"] * 7)
     sql = f"INSERT INTO investigations_event (thread_id, seq, run_id, type, at, audience, data) VALUES ({marks})"  # noqa: S608
