@@ -46,7 +46,10 @@ def single() -> dict[str, Any]:
     thread_id, fence = claimed()
     one = event(fence)
     bare = _bare(fence.run_id, one)
-    ways = {"bare": bare, "append": lambda: insert_events(thread_id, [one], fence, clock.now())}
+    ways: dict[str, Callable[[], object]] = {
+        "bare": bare,
+        "append": lambda: insert_events(thread_id, [one], fence, clock.now()),
+    }
     walls: dict[str, list[float]] = {name: [] for name in ways}
     cpus: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(BLOCKS):

@@ -48,8 +48,8 @@ def table(result: dict[str, Any]) -> str:
     replay, storm, idle, stalled = (result[name] for name in ("replay", "storm", "idle", "stalled"))
     return "\n".join(
         [
-            f"replay of {result['events']:,} events: {replay['mb_per_s']} MB/s "
-            f"({replay['mb_per_cpu_s']} per second of CPU), server memory +{replay['grown_mb']} MB",
+            f"replay of {result['events']:,} events: {replay['mb_per_s']} MB/s, memory +{replay['grown_mb']} MB",
+            f"  {replay['mb_per_cpu_s']} MB for a second of CPU",
             f"{STALLED} clients that never read: {stalled['kb_per_client']} KB each",
             f"storm of {result['viewers']:,}, each {MISSED} events behind: delivered {storm['delivered']}",
             f"  in {storm['seconds']} s, {storm['cpu_us']} us of CPU each, {storm['log_reads']} pages read in all",

@@ -232,7 +232,12 @@ async def test_alarm__moved_and_unset__rings_once_at_the_last_time_set() -> None
     loop = asyncio.get_running_loop()
     rung: list[float] = []
     done = asyncio.Event()
-    alarm = Alarm(loop, lambda: (rung.append(loop.time()), done.set()))
+
+    def ring_it() -> None:
+        rung.append(loop.time())
+        done.set()
+
+    alarm = Alarm(loop, ring_it)
     began = loop.time()
     alarm.set(began + 0.01)
     alarm.set(began + 0.03)
