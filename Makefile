@@ -32,8 +32,10 @@ lint: $(VENV)/.installed-dev ## check style, types, layers, migrations and setti
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=tests.settings $(RUN) manage.py check
 
-bench: $(VENV)/.installed-dev ## measure the event stream, the configuration in a tree of 10,000 teams, and 100,000 tokens
+bench: $(VENV)/.installed-dev ## measure streams, the event log, the configuration in a tree of 10,000 teams, and 100,000 tokens
 	@$(RUN) manage.py bench stream $(ARGS)
+	@$(RUN) manage.py bench load $(ARGS)
+	@$(RUN) manage.py bench append $(ARGS)
 	@$(RUN) manage.py bench config $(ARGS)
 	@$(RUN) manage.py bench tree $(ARGS)
 	@$(RUN) manage.py bench tokens $(ARGS)

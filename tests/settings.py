@@ -29,6 +29,7 @@ else:
 
 AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.ScriptedRuntime"}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
+EVENT_BUS = os.environ.get("EVENT_BUS") or "process"  # tests of a bus choose one; the others need none
 EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
 WHITENOISE_AUTOREFRESH = True  # look files up when asked for: every test client would list them all at its start

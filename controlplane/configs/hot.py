@@ -14,10 +14,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
-import psycopg
 from django.db import DatabaseError
 from django.db.models import QuerySet
-from psycopg_pool import PoolTimeout
 
 from controlplane.access import tokens
 from controlplane.access.actors import is_touch_due, token_touch
@@ -28,7 +26,7 @@ from controlplane.configs.cache import effective_cache
 from controlplane.configs.preconditions import matches as etag_matches
 from controlplane.configs.selectors import Link, chain_etag, effective_of
 from controlplane.core import clock, metrics
-from controlplane.core.hot_query import HotLookup, Match
+from controlplane.core.hot_query import HotLookup, Match, NoAnswer
 from controlplane.core.permissions import RULES, Action
 from controlplane.orgs.models import NodeAncestor
 
@@ -103,7 +101,7 @@ class OwnEffective:
         headers = dict(scope["headers"])
         try:
             chain = await self._chain(headers, scope.get("client"))
-        except (DatabaseError, psycopg.Error, PoolTimeout, TimeoutError):
+        except (DatabaseError, NoAnswer, TimeoutError):
             chain = None  # the view says it in the words of every other route
         if chain is None:
             await self._otherwise(scope, receive, send)

@@ -29,7 +29,8 @@ def check_production(**_kwargs: Any) -> list[CheckMessage]:
                 id="opensre.I001",
             )
         ]
-    return [*_secret_faults(), *_host_faults(), *_browser_faults(), *_database_faults(), *_credential_faults()]
+    faults = (_secret_faults, _host_faults, _browser_faults, _database_faults, _bus_warnings, _credential_faults)
+    return [message for found in faults for message in found()]
 
 
 def _secret_faults() -> Iterator[CheckMessage]:
@@ -97,6 +98,22 @@ def _database_faults() -> Iterator[CheckMessage]:
         )
 
 
+def _bus_warnings() -> Iterator[CheckMessage]:
+    if settings.EVENT_BUS == "process":
+        message = "EVENT_BUS is process: processes find what others did by polling alone."
+        yield Warning(message, hint="Leave it out: auto is the bus over PostgreSQL.", id="opensre.W007")
+
+
+def _bus_faults() -> Iterator[CheckMessage]:
+    bus = settings.EVENT_BUS
+    if bus == "postgres" and settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+        yield Error("EVENT_BUS is postgres, and DATABASE_URL names no PostgreSQL database.", id="opensre.E011")
+    if settings.BUS_DATABASE_URL.split(":", 1)[0] not in {"", "postgres", "postgresql"}:
+        yield Error("BUS_DATABASE_URL must begin with postgres://.", id="opensre.E011")
+    if bus == "redis" and settings.REDIS_URL.split(":", 1)[0] not in {"redis", "rediss", "unix"}:
+        yield Error("EVENT_BUS is redis: REDIS_URL must begin with redis://, rediss:// or unix://.", id="opensre.E011")
+
+
 def _credential_faults() -> Iterator[CheckMessage]:
     if "*" in settings.CREDENTIAL_ENV_ALLOW:
         message = "CREDENTIAL_ENV_ALLOW lets out every variable but the installation's own."
@@ -117,6 +134,12 @@ def check_proxies(**_kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_bus(**_kwargs: Any) -> list[CheckMessage]:
+    """Return an error for every setting of the bus with which it could never connect, in every mode."""
+    return list(_bus_faults())
+
+
+@register()
 def check_numbers(**_kwargs: Any) -> list[CheckMessage]:
     """Return an error for every number with which the process would start and then not work."""
     lowest = {
@@ -125,6 +148,8 @@ def check_numbers(**_kwargs: Any) -> list[CheckMessage]:
         "SWEEP_SECONDS": 0.05,
         "STREAM_HEARTBEAT_SECONDS": 0.05,
         "STREAM_LIFETIME_SECONDS": 1,
+        "STREAMS_MAX": 1,
+        "STREAMS_MAX_PER_ORGANIZATION": 1,
         "SESSION_IDLE_SECONDS": 60,
         "SESSION_COOKIE_AGE": 60,
         "SIGN_IN_FAILURES": 2,

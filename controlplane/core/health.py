@@ -46,8 +46,9 @@ def register_warning(name: str, probe: Probe) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove the check called ``name``, if there is one: a part that was stopped on purpose is no failure."""
+    """Remove the check or warning called ``name``, if any: a part that was stopped on purpose is no failure."""
     _probes.pop(name, None)
+    _warnings.pop(name, None)
 
 
 @require_safe

@@ -8,17 +8,18 @@ queryset, so that the ORM stays its only author.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import CharField, Lookup, QuerySet
-from psycopg import AsyncConnection
-from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool
 from typing_extensions import override
 
 from controlplane.core.db import DatabaseThreads
+
+if TYPE_CHECKING:  # on SQLite the driver of PostgreSQL is never loaded
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
 
 MOST_WAIT_S: Final = 10.0
 #: Keys of one statement. More wait for the next.
@@ -29,6 +30,10 @@ Row = tuple[Any, ...]
 Match = Callable[[str], Mapping[str, Any]]
 Build = Callable[[Match], "QuerySet[Any, Any]"]
 _KEYS: Final = "\x01keys\x01"
+
+
+class NoAnswer(Exception):
+    """The asynchronous connection failed or none was free in time."""
 
 
 class HotLookup:
@@ -54,8 +59,7 @@ class HotLookup:
         """Return the rows of a key, in the queryset's order, as they are now or later.
 
         Raises:
-            django.db.DatabaseError, psycopg.Error, psycopg_pool.PoolTimeout, TimeoutError: no answer from the
-                database.
+            django.db.DatabaseError, NoAnswer, TimeoutError: no answer from the database.
         """
         loop = asyncio.get_running_loop()
         # A future for each caller: one that goes away takes nothing from the others.
@@ -115,14 +119,25 @@ class HotLookup:
         if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
             rows = await self._database_threads().call(lambda: list(self._build(lambda field: {f"{field}__in": keys})))
         else:
-            pool = self._pool or await self._opened()
-            async with pool.connection() as connection:
-                cursor = await connection.execute(self._sql, [keys], prepare=True)
-                rows = await cursor.fetchall()
+            rows = await self._asked(keys)
         found: dict[str, list[Row]] = {}
         for row in rows:
             found.setdefault(row[0], []).append(row)
         return found
+
+    async def _asked(self, keys: list[str]) -> list[Row]:
+        """Ask PostgreSQL without a thread."""
+        import psycopg
+        from psycopg_pool import PoolTimeout
+
+        try:
+            pool = self._pool or await self._opened()
+            async with pool.connection() as connection:
+                cursor = await connection.execute(self._sql, [keys], prepare=True)
+                rows: list[Row] = await cursor.fetchall()
+                return rows
+        except (psycopg.Error, PoolTimeout) as error:
+            raise NoAnswer from error
 
     def _database_threads(self) -> DatabaseThreads:
         if self._threads is None:
@@ -130,6 +145,8 @@ class HotLookup:
         return self._threads
 
     async def _opened(self) -> "AsyncConnectionPool[Any]":
+        from psycopg_pool import AsyncConnectionPool
+
         self._sql = statement(self._build)
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             kwargs=_parameters(), configure=_configure, min_size=1, max_size=1, open=False, name=self._name
@@ -172,7 +189,9 @@ def _open(asked: Mapping[str, Sequence["asyncio.Future[list[Row]]"]]) -> list["a
     return [answer for answers in asked.values() for answer in answers if not answer.done()]
 
 
-async def _configure(connection: AsyncConnection[Any]) -> None:
+async def _configure(connection: "AsyncConnection[Any]") -> None:
+    from psycopg.types.json import set_json_loads
+
     set_json_loads(orjson.loads, connection)
 
 

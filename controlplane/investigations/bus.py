@@ -1,49 +1,22 @@
-"""The in-process bus: what was committed here is told to the hub and the worker of this process.
+"""What is told when something was committed: to the hub and the worker of this process, and, by the package ``buses``,
+to those of other processes.
 
-It only wakes: a lost or late message costs a moment, never an event, because everybody reads the log.
+It only wakes: a lost or late message costs a moment, never an event, because everybody reads the log and polls.
 """
 
-import threading
-from collections.abc import Callable, Sequence
-from typing import Final, Generic, ParamSpec
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
 
-import structlog
-
+from controlplane.core.subscribers import Subscribers, Topic
 from controlplane.investigations.envelope import LoggedEvent
 
-log = structlog.get_logger(__name__)
-
-P = ParamSpec("P")
-
-
-class Subscribers(Generic[P]):
-    """Callables to tell; one that fails is logged and disturbs neither the caller nor the others."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: tuple[Callable[P, None], ...] = ()
-
-    def add(self, call: Callable[P, None]) -> Callable[[], None]:
-        """Add ``call`` and return what removes it again."""
-        with self._lock:
-            self._calls = (*self._calls, call)
-
-        def remove() -> None:
-            with self._lock:
-                self._calls = tuple(item for item in self._calls if item is not call)
-
-        return remove
-
-    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call everybody, on this thread."""
-        for call in self._calls:
-            try:
-                call(*args, **kwargs)
-            except Exception:
-                log.exception("bus.subscriber_failed")
-
-
-#: Told each batch of events this process commits, on the committing thread.
-events: Final[Subscribers[[Sequence[LoggedEvent]]]] = Subscribers()
-#: Told when there may be a run to claim or one to look after; workers elsewhere poll each second.
-work: Final[Subscribers[[]]] = Subscribers()
+#: Told each batch of events (of one thread, in order) that is committed: here on the committing thread, elsewhere on
+#: the thread of the bus.
+events: Final[Topic[[Sequence[LoggedEvent]]]] = Topic()
+#: Told when there may be a run to claim or one to look after; workers poll each second all the same.
+work: Final[Topic[[]]] = Topic()
+#: Told that another process has written a thread up to a ``seq``, where the event itself was too large to carry.
+heads: Final[Subscribers[[UUID, int]]] = Subscribers()
+#: Told when something may have been missed: the bus was out of reach and is back.
+missed: Final[Subscribers[[]]] = Subscribers()

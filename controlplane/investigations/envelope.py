@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from controlplane.core import clock
@@ -29,9 +30,16 @@ class LoggedEvent:
 
         A reader outside the audience gets ``{"withheld": true}`` as data; the ``seq`` stays: nobody sees a hole.
         """
-        data = self.data if self.is_for(starter=starter) else '{"withheld":true}'
-        run_id = f'"{self.run_id}"' if self.run_id else "null"
-        return (
-            f'{{"seq":{self.seq},"type":"{self.type}","thread_id":"{self.thread_id}","run_id":{run_id},'
-            f'"at":"{clock.rfc3339(self.at)}","data":{data}}}'
-        ).encode()
+        data = self.data if self.is_for(starter=starter) else WITHHELD
+        run_id = str(self.run_id) if self.run_id else None
+        return envelope_text(self.seq, self.type, str(self.thread_id), run_id, clock.rfc3339(self.at), data).encode()
+
+
+#: The data of an event for readers outside its audience.
+WITHHELD: Final = '{"withheld":true}'
+
+
+def envelope_text(seq: int, type_: str, thread_id: str, run_id: str | None, at: str, data: str) -> str:
+    """Return the envelope of an event whose parts are text already; ``data`` is JSON."""
+    run = f'"{run_id}"' if run_id else "null"
+    return f'{{"seq":{seq},"type":"{type_}","thread_id":"{thread_id}","run_id":{run},"at":"{at}","data":{data}}}'

@@ -136,7 +136,7 @@ class Execution:
         return None
 
     async def _record(self, item: RuntimeEvent) -> None:
-        await self._append(await self._encoded(item))
+        await self._append(item)
         if isinstance(item.data, events.Result):
             self._result = item.data
         elif isinstance(item.data, events.Error):
@@ -152,17 +152,19 @@ class Execution:
         """Encode and redact in a thread: a large output must not hold up the loop's other runs."""
         return await self._database.call(new_event, item.type, item.data, run_id=self.claim.run_id)
 
-    async def _append(self, event: NewEvent) -> None:
+    async def _append(self, item: RuntimeEvent) -> None:
         """Append under the fence, through a locked or restarted database, exactly once.
 
+        Encoding and redaction happen in the same thread, on the way: every hop between threads costs more than either.
         A commit whose answer was lost looks like a failure: before trying again the log is asked whether it is there.
         """
-        tried = False
+        tried: NewEvent | None = None
 
         def append_once() -> int:
             nonlocal tried
+            event = tried or new_event(item.type, item.data, run_id=self.claim.run_id)
             found = _find(self.claim, self._last_seq, event) if tried else None
-            tried = True
+            tried = event
             return found or append(thread_id=self.claim.thread_id, events=[event], fence=self.claim.fence)[-1].seq
 
         self._last_seq = await self._patiently(append_once)

@@ -11,6 +11,7 @@ import structlog
 from django.conf import settings
 
 from controlplane.core import health
+from controlplane.investigations import buses
 from controlplane.investigations.hub import Hub
 from controlplane.investigations.sweeper import Sweeper
 from controlplane.investigations.worker import WorkerThread
@@ -33,6 +34,7 @@ class Lifespan:
         self._also = also
         self._sweeper: Sweeper | None = None
         self._worker: WorkerThread | None = None
+        self._leave_bus: Callable[[], None] | None = None
 
     async def __call__(
         self,
@@ -52,6 +54,7 @@ class Lifespan:
 
     def start(self) -> None:
         self._hub.start()
+        self._leave_bus = buses.join()
         self._sweeper = Sweeper()
         self._sweeper.start()
         health.register("hub", lambda: self._hub.is_alive)
@@ -67,6 +70,8 @@ class Lifespan:
             await asyncio.to_thread(self._worker.end)
         if self._sweeper is not None:
             await asyncio.to_thread(self._sweeper.end)
+        if self._leave_bus is not None:
+            await asyncio.to_thread(self._leave_bus)
         for closing in self._also:
             await closing.close()
         # Only now: until it has stopped, a part that is stopping takes this process out of service.

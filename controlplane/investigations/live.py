@@ -32,8 +32,12 @@ class Sink(Protocol):
     async def beat(self, head: int) -> None:
         """Say that nothing happens; ``head`` is the number of the last event there is."""
 
-    async def reset(self, head: int) -> None:
-        """Say that the cursor is from another history: the whole log follows."""
+    async def reset(self, head: int, reason: str) -> None:
+        """Say that what the client has is not what there is: all there is follows, from its beginning.
+
+        ``reason`` is ``cursor_ahead``: the cursor is from another history; or ``events_removed``: what came after it is
+        no longer kept.
+        """
 
 
 class Why(StrEnum):
@@ -81,8 +85,8 @@ async def follow(hub: Hub, place: Place, sink: Sink, *, lifetime_s: float | None
     async with hub.watch(viewer.thread_id) as watched:
         cursor = await _valid_cursor(hub, watched, place.cursor, sink)
         with watched.waiter() as changed, rights.watch(viewer.organization_id, changed, place.known) as mine:
-            while not hub.draining.is_set() and loop.time() < closes_at:
-                if mine.due or loop.time() >= recheck_at:
+            while not hub.draining.is_set() and (now := loop.time()) < closes_at:
+                if mine.due or now >= recheck_at:
                     mine.checking(rights.known)
                     try:
                         await hub.database.call(viewer_again, place.credentials, viewer.thread_id)
@@ -94,12 +98,12 @@ async def follow(hub: Hub, place: Place, sink: Sink, *, lifetime_s: float | None
                     continue  # told between the check and the clearing
                 frames = watched.after(cursor)
                 if frames is None:
-                    frames = await hub.read(viewer.thread_id, after=cursor)
+                    frames = await _older(hub, viewer, cursor, sink)
                 if frames:
                     if not await sink.frames(frames):
                         return End(Why.ENOUGH)
                     cursor = frames[-1].seq
-                elif not await _wait(changed, min(settings.STREAM_HEARTBEAT_SECONDS, recheck_at - loop.time())):
+                elif not await changed.wait(min(settings.STREAM_HEARTBEAT_SECONDS, recheck_at - now)):
                     await sink.beat(watched.head)
     return End(Why.STOPPING if hub.draining.is_set() else Why.LIFETIME)
 
@@ -110,19 +114,19 @@ def envelope_of(frame: Frame, *, starter: bool) -> bytes:
     return body[body.index(b"\ndata: ") + 7 : -2]
 
 
+async def _older(hub: Hub, viewer: Viewer, cursor: int, sink: Sink) -> list[Frame]:
+    """Return events from the log; where those after the cursor are gone, the client is told to begin anew first."""
+    frames = await hub.read(viewer.thread_id, after=cursor)
+    if frames and frames[0].seq != cursor + 1:
+        await sink.reset(frames[-1].seq, "events_removed")
+    return frames
+
+
 async def _valid_cursor(hub: Hub, watched: WatchedThread, cursor: int, sink: Sink) -> int:
     """Return the cursor to go on from: 0 for one from another history, after the sink was told."""
     if cursor > watched.head:  # ahead of us only if another process told it more than ours has read yet
         await watched.catch_up(hub.database)
     if cursor <= watched.head:
         return cursor
-    await sink.reset(watched.head)
+    await sink.reset(watched.head, "cursor_ahead")
     return 0
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await event.wait()
-    except TimeoutError:
-        return False

@@ -29,3 +29,26 @@ sockets_closed_total = Counter(
 socket_commands_total = Counter(
     "opensre_socket_commands_total", "Commands over WebSockets.", ["command", "outcome"], registry=registry
 )
+bus_connected = Gauge(
+    "opensre_bus_connected",
+    "1 while the bus between processes carries.",
+    registry=registry,
+)
+bus_messages_total = Counter(
+    "opensre_bus_messages_total",
+    "Messages on the bus: sent, received from other processes, refused (not of this installation).",
+    ["direction"],
+    registry=registry,
+)
+bus_events_dropped_total = Counter(
+    "opensre_bus_events_dropped_total",
+    "Events not put on the bus because it did not carry or was too slow; they are read from the log.",
+    registry=registry,
+)
+bus_failures_total = Counter("opensre_bus_failures_total", "Times the bus was lost or out of reach.", registry=registry)
+hub_polls_total = Counter(
+    "opensre_hub_polls_total", "Times the hub read the heads of what is watched.", registry=registry
+)
+streams_refused_total = Counter(
+    "opensre_streams_refused_total", "Streams refused because all places were taken.", ["why"], registry=registry
+)

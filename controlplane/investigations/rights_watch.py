@@ -15,6 +15,7 @@ import structlog
 
 from controlplane.access.revocations import on_rights_taken, rights_stamps
 from controlplane.core.db import DatabaseThreads
+from controlplane.investigations.waiting import Signal
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ Stamps = Mapping[UUID, UUID | None]
 class Watcher:
     """One stream's view: ``due`` once its caller has to be checked again; ``wake`` is set with it."""
 
-    def __init__(self, organization_id: UUID, wake: asyncio.Event, known: Stamps) -> None:
+    def __init__(self, organization_id: UUID, wake: Signal, known: Stamps) -> None:
         self.organization_id = organization_id
         self.due = False
         self._wake = wake
@@ -79,7 +80,7 @@ class RightsWatch:
             await asyncio.gather(self._poller, return_exceptions=True)
 
     @contextlib.contextmanager
-    def watch(self, organization_id: UUID, wake: asyncio.Event, known: Stamps) -> Iterator[Watcher]:
+    def watch(self, organization_id: UUID, wake: Signal, known: Stamps) -> Iterator[Watcher]:
         """Yield a watcher. ``known`` is :attr:`known` as it was before the caller was checked."""
         watcher = Watcher(organization_id, wake, known)
         self._watchers.add(watcher)

@@ -250,8 +250,8 @@ class _SocketSink:
     async def beat(self, head: int) -> None:
         await self._client.tell({"type": "heartbeat", "head": head})
 
-    async def reset(self, head: int) -> None:
-        data = {"reason": "cursor_ahead", "head": head}
+    async def reset(self, head: int, reason: str) -> None:
+        data = {"reason": reason, "head": head}
         await self._client.tell({"type": "reset", "thread_id": str(self._viewer.thread_id), "data": data})
 
 

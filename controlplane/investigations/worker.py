@@ -17,7 +17,7 @@ from django.db import connections
 from typing_extensions import override
 
 from controlplane.core.db import DatabaseThreads, run_job
-from controlplane.investigations import bus, metrics
+from controlplane.investigations import bus, buses, metrics
 from controlplane.investigations.execution import Execution
 from controlplane.investigations.lifecycle import Claim, lease_renew, run_claim
 from controlplane.investigations.models import Run
@@ -136,7 +136,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         database = DatabaseThreads(threads=2 + self._concurrency // 2, name="worker-db")
-        unsubscribe = bus.work.add(self.wake)
+        unsubscribe, leave_bus = bus.work.add(self.wake), buses.join()
         self._keeper.start()
         log.info("worker.started", worker=self.name, concurrency=self._concurrency)
         try:
@@ -146,6 +146,7 @@ class Worker:
             unsubscribe()
             await asyncio.to_thread(self._keeper.end)
             await asyncio.to_thread(database.close)
+            await asyncio.to_thread(leave_bus)
             log.info("worker.stopped", worker=self.name)
 
     async def _claim_until_stopped(self, database: DatabaseThreads, wake: asyncio.Event) -> None:

@@ -282,6 +282,14 @@ SWEEP_SECONDS: float = env.float("SWEEP_SECONDS", default=5.0)
 #: Proxies close a silent connection, some after 20 seconds: no setting makes the pause longer than 15.
 STREAM_HEARTBEAT_SECONDS: float = min(env.float("STREAM_HEARTBEAT_SECONDS", default=15.0), 15.0)
 STREAM_LIFETIME_SECONDS: float = env.float("STREAM_LIFETIME_SECONDS", default=780.0)
+#: Open streams of this process at most: of everybody together, and of one organization.
+STREAMS_MAX: int = env.int("STREAMS_MAX", default=5000)
+STREAMS_MAX_PER_ORGANIZATION: int = env.int("STREAMS_MAX_PER_ORGANIZATION", default=2000)
+#: How processes tell each other what was committed; ``auto``: by PostgreSQL, where that is the database.
+EVENT_BUS: str = env.choice("EVENT_BUS", ("auto", "process", "postgres", "redis"), default="auto")
+REDIS_URL: str = env.str("REDIS_URL", default="")
+#: Where the bus over PostgreSQL connects; empty: where Django does. PgBouncer's transactions will not do.
+BUS_DATABASE_URL: str = env.str("BUS_DATABASE_URL", default="")
 #: Private networks (CIDR) that configured URLs may point into. Link-local and metadata addresses are never reached.
 OUTBOUND_PRIVATE_ALLOW: list[str] = env.list(
     "OUTBOUND_PRIVATE_ALLOW", default=[] if PRODUCTION else ["127.0.0.0/8", "::1/128"]

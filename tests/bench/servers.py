@@ -23,11 +23,12 @@ def cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def uvicorn(application: str, env: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+def uvicorn(application: str, env: Mapping[str, str], *arguments: str) -> Iterator[tuple[int, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"]
+    command += arguments
     # Requests are counted as always; one token asks more often here than any limit for one token would let it.
     process = subprocess.Popen(command, cwd=ROOT, env={"RATE_LIMITS": "requests=100000000/minute", **env})
     try:

@@ -20,6 +20,7 @@ SAFE: dict[str, Any] = {
     "SESSION_COOKIE_SECURE": True,
     "SESSION_COOKIE_NAME": "__Host-opensre_session",
     "DATABASES": {"default": {"ENGINE": "django.db.backends.postgresql"}},
+    "EVENT_BUS": "auto",
 }
 SQLITE = {"default": {"ENGINE": "django.db.backends.sqlite3"}}
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -32,7 +33,7 @@ from tests.factories import (
 )
 from tests.support.runs import envelopes, start_run, thoughts, types, wait_until, work_on, working
 from tests.support.server import Server, serving
-from tests.support.sockets import Socket, refusal, session_cookie, socket_of
+from tests.support.sockets import Socket, socket_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,12 +125,7 @@ def test_socket__cut_thirty_times_while_a_run_writes__events_equal_the_log(tree:
             with socket_of(server, started.thread.pk, token) as socket:
                 socket.hello(len(got))
                 enough = None if number >= 30 else cuts.randint(0, 120)
-                socket.read(
-                    until=lambda one, enough=enough: (
-                        (one.events and one.events[-1]["type"] == "run_ended")
-                        or (enough is not None and len(one.events) >= enough)
-                    )
-                )
+                socket.read(until=partial(_seen, enough=enough))
             got += socket.events
             if ended():
                 break
@@ -168,7 +164,7 @@ def test_socket__refused_handshakes__problem_documents_that_tell_nothing(tree: T
     rival = make_tree("rival")
     private = start_run(actor_for_user(make_user(tree.payments)), tree.payments).thread
     team = make_team_token(tree.payments)
-    cases = [
+    cases: list[tuple[Any, str, int, str]] = [
         (thread.pk, None, 401, "not_authenticated"),
         (thread.pk, "nonsense", 401, "not_authenticated"),
         (thread.pk, make_team_token(rival.payments), 404, "not_found"),
@@ -504,3 +500,9 @@ def test_envelope__of_a_frame__is_what_pages_have(tree: Tree, server: Server) ->
         socket.hello().read(until=has(1))
     assert isinstance(socket, Socket)
     assert socket.events == envelopes(thread.pk)
+
+
+def _seen(socket: Socket, *, enough: int | None) -> bool:
+    """Return whether a client has the run's end, or as many events as it wants before it is cut off."""
+    ended = bool(socket.events) and socket.events[-1]["type"] == "run_ended"
+    return ended or (enough is not None and len(socket.events) >= enough)

@@ -211,7 +211,7 @@ def test_stream__heartbeat_setting__is_at_most_fifteen_seconds() -> None:
 def test_stream__access_taken_away__closes_at_the_recheck(
     tree: Tree, server: Server, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    monkeypatch.setattr("controlplane.investigations.stream.RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr("controlplane.investigations.live.RECHECK_SECONDS", 0.1)
     settings.STREAM_HEARTBEAT_SECONDS = 0.05
     thread = start_run(tree.system, tree.payments).thread
     reader = Reader(server, thread.pk, make_team_token(tree.payments))

@@ -66,6 +66,8 @@ def test_production__cookies__are_bound_to_this_host_and_https(manage: object) -
         ("RATE_LIMITS", "exports=often"),
         ("RATE_LIMITS", "nothing=1/minute"),
         ("SIGN_IN_FAILURES", "1"),
+        ("STREAMS_MAX", "0"),
+        ("BUS_DATABASE_URL", "mysql://root:hunter2@db/x"),
         ("SESSION_IDLE_SECONDS", "0"),
     ],
 )
@@ -75,6 +77,15 @@ def test_check__setting_that_protects_nobody__is_refused_by_name(manage: object,
     assert done.returncode == 1
     assert variable in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_check__bus_without_its_server__is_refused_by_name(manage: object) -> None:
+    assert callable(manage)
+    for more, variable in (({"EVENT_BUS": "redis"}, "REDIS_URL"), ({"EVENT_BUS": "postgres"}, "EVENT_BUS")):
+        done = manage("check", **{**SAFE, "DATABASE_URL": "", "OPENSRE_MODE": "local", **more})
+        assert (done.returncode, variable in done.stderr) == (1, True)
+    warned = manage("check", "--deploy", "--tag", "security", **SAFE, EVENT_BUS="process")
+    assert "opensre.W007" in warned.stderr
 
 
 def test_check_deploy__credentials_let_out_or_not_there__warned_of(manage: object, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ class _RunSink:
     async def beat(self, _head: int) -> None:
         await self.write(b": keepalive\n\n")
 
-    async def reset(self, _head: int) -> None:
+    async def reset(self, _head: int, _reason: str) -> None:
         """Nothing to say: the cursor of a run that has just begun is never ahead of the log."""
 
     async def part(self, words: str) -> None:

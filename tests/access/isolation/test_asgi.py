@@ -106,7 +106,7 @@ def test_socket__page_of_another_site__refused_whoever_is_signed_in(server: Serv
 def test_socket__everybody__asks_for_no_more_than_over_rest(server: Server) -> None:
     """Whoever may read opens one; what is asked over it is answered as its REST address answers."""
     world = build()
-    asked = {
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
         "message": ("messages", {"text": "look here"}),
         "answer": ("answers", {"request_id": "q", "answers": {"question_0": "yes"}}),
         "interrupt": ("interrupt", {}),

@@ -20,7 +20,7 @@ from controlplane.access.services import (
     token_revoke,
 )
 from controlplane.core.actor import Role
-from controlplane.investigations import stream
+from controlplane.investigations import viewing
 from controlplane.investigations.viewing import Credentials, Viewer
 from tests.factories import Tree, actor_for_user, make_token, make_user
 from tests.support.runs import start_run, wait_until
@@ -69,7 +69,7 @@ def test_stream__person_let_go__ends_within_seconds_and_does_not_open_again(
     tree: Tree, person: User, server: Server, monkeypatch: pytest.MonkeyPatch, act: Any, elsewhere: bool
 ) -> None:
     if elsewhere:  # another process tells nobody here
-        monkeypatch.setattr("controlplane.access.revocations._listeners", ())
+        monkeypatch.setattr("controlplane.access.revocations.taken._calls", ())
     thread = start_run(tree.system, tree.payments).thread
     headers = cookie_of(person)
 
@@ -110,13 +110,13 @@ def test_stream__somebody_elses_right_taken__goes_on(
     tree: Tree, server: Server, person: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[UUID] = []
-    authorise = stream.viewer_again
+    authorise = viewing.viewer_again
 
     def noted(credentials: Credentials, thread_id: UUID) -> Viewer:
         checks.append(thread_id)
         return authorise(credentials, thread_id)
 
-    monkeypatch.setattr(stream, "viewer_again", noted)
+    monkeypatch.setattr("controlplane.investigations.live.viewer_again", noted)
     thread = start_run(tree.system, tree.payments).thread
     other = make_user(tree.payments, Role.VIEWER)
 
