@@ -172,7 +172,7 @@ def _is_narrower(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether guests get less than before, or people of some domain are no longer let in."""
     guests = [GuestPolicy.values.index(one["guests"]) for one in (before, after)]
     were, are = set(before["email_domains"]), set(after["email_domains"])
-    return guests[1] < guests[0] or bool(are) and not (were and were <= are)
+    return guests[1] < guests[0] or (bool(are) and not (were and were <= are))
 
 
 def end_roles(organization: Organization) -> int:

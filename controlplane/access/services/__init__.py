@@ -25,7 +25,13 @@ from controlplane.access.services.members import (
     person_reactivate,
     person_remove,
 )
-from controlplane.access.services.passwords import account_confirm, account_unlock, password_change, password_choose, password_set
+from controlplane.access.services.passwords import (
+    account_confirm,
+    account_unlock,
+    password_change,
+    password_choose,
+    password_set,
+)
 from controlplane.access.services.people import (
     membership_grant,
     membership_revoke,

@@ -93,9 +93,7 @@ def test_sign_in__identity_unlinked_meanwhile__leaves_no_role_without_one(
     identity = ExternalIdentity.objects.get()
     Membership.objects.filter(user=ada).delete()
     actor = actor_for_user(ada)
-    threads = meanwhile(
-        monkeypatch, when, lambda: external_identity_unlink(actor=actor, identity_id=identity.pk)
-    )
+    threads = meanwhile(monkeypatch, when, lambda: external_identity_unlink(actor=actor, identity_id=identity.pk))
     browser = Client(raise_request_exception=False)
     answer = Visit.to(peer, tree, browser).sign_in(ADA.username)
     finished(threads)
@@ -108,7 +106,7 @@ def test_sign_in__node_deleted_meanwhile__gives_the_roles_that_are_left(
     tree: Tree, peer: Provider, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     map_to(provider, "role", "sre", tree.platform, "viewer")
-    real = sign_in._roles_wanted  # noqa: SLF001 (what is read before the node is deleted)
+    real = sign_in._roles_wanted
 
     def then_deleted(*args: Any) -> Any:
         wanted = real(*args)
