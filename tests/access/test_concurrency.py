@@ -1,18 +1,23 @@
 """Two at the same moment: what must happen once happens once."""
 
+from threading import Thread
+
 import pytest
+from django.db import connection
 
 from controlplane.access.bootstrap import bootstrap
 from controlplane.access.models import Membership, User
 from controlplane.access.services import (
+    members,
     membership_grant,
     membership_revoke,
+    person_deactivate,
     sign_in_link_create,
     sign_in_link_redeem,
     user_create,
 )
 from controlplane.audit.selectors import audit_verify
-from controlplane.core.actor import Role
+from controlplane.core.actor import Actor, Role
 from controlplane.core.errors import Conflict, NotAuthenticated
 from controlplane.orgs.models import Node, Organization
 from tests.factories import actor_for_user, make_tree, make_user
@@ -53,6 +58,32 @@ def test_membership_revoke__two_owners_each_other__one_owner_stays() -> None:
     )
     assert Membership.objects.filter(role="owner").count() == 1
     assert any(isinstance(outcome, Conflict) for outcome in outcomes)
+
+
+def test_person_deactivate__role_granted_meanwhile__neither_waits_for_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row that refers to the person is checked at its commit, with the audit log's head held."""
+    tree = make_tree()
+    person = make_user(tree.payments, Role.VIEWER)
+    granted: list[Thread] = []
+    real = members._shut_out
+
+    def meanwhile(actor: Actor, user: User) -> dict[str, object]:
+        def grant() -> None:
+            membership_grant(actor=tree.system, user=person, node=tree.root, role="viewer")
+            connection.close()
+
+        granted.append(Thread(target=grant))
+        granted[0].start()
+        granted[0].join(0.5)
+        return real(actor, user)
+
+    monkeypatch.setattr(members, "_shut_out", meanwhile)
+    person_deactivate(actor=tree.system, user=person)
+    granted[0].join(30)
+    assert not User.objects.get(pk=person.pk).is_active
+    assert Membership.objects.filter(user=person).count() == 2
 
 
 def test_bootstrap__two_at_once__one_tree_whole_chain() -> None:

@@ -33,7 +33,7 @@ from tests.factories import (
 )
 from tests.support.runs import envelopes, start_run, thoughts, types, wait_until, work_on, working
 from tests.support.server import Server, serving
-from tests.support.sockets import Socket, socket_of
+from tests.support.sockets import Socket, refusal, session_cookie, socket_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

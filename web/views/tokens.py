@@ -210,11 +210,11 @@ def _life(choice: str) -> dict[str, Any]:
     if days is not None:
         return {"expires_at": clock.now() + timedelta(days=days)}
     try:
-        day = datetime.strptime(choice, "%Y-%m-%d")  # noqa: DTZ007 (made aware below)
+        day = datetime.strptime(choice, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         return {}
-    last = datetime.max - timedelta(days=1)  # the day after 9999-12-31 is none
-    return {"expires_at": (min(day, last) + timedelta(days=1)).replace(tzinfo=UTC)}
+    last = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)  # the day after 9999-12-31 is none
+    return {"expires_at": min(day, last) + timedelta(days=1)}
 
 
 def _form(request: HttpRequest, actor: Actor, typed: dict[str, Any], error: AppError | None = None) -> HttpResponseBase:

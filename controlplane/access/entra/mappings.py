@@ -95,10 +95,13 @@ def external_identity_unlink(*, actor: Actor, identity_id: UUID) -> None:
         NotFound: it is not the actor's own.
         Conflict: ``last_way_in``: the account has no password, so nobody could sign in to it any more.
     """
-    User.objects.select_for_update().filter(pk=actor.user_id).first()  # a sign-in by it is over, or finds it gone
+    if actor.user_id is None or actor.scopes is not None:
+        raise NotFound
+    # A sign-in by the identity that is under way ends first, or finds it gone.
+    User.objects.select_for_update(no_key=True).filter(pk=actor.user_id).first()
     own = ExternalIdentity.objects.select_related("user", "organization")
-    identity = own.filter(pk=identity_id, user_id=actor.user_id).first() if actor.user_id else None
-    if identity is None or actor.scopes is not None:
+    identity = own.filter(pk=identity_id, user_id=actor.user_id).first()
+    if identity is None:
         raise NotFound
     if not identity.user.has_usable_password():
         raise Conflict("This account has no password: without its identity nobody could sign in.", code="last_way_in")

@@ -197,7 +197,7 @@ def _identity_held(provider: IdentityProvider, claims: Claims, link_to: UUID | N
     held = link_to if found is None else found.user_id
     if held is None:
         return None
-    User.objects.select_for_update().filter(pk=held).first()
+    User.objects.select_for_update(no_key=True).filter(pk=held).first()
     return _identity(provider, claims)  # it may have been unlinked while this waited
 
 

@@ -174,7 +174,8 @@ def _shut_out(actor: Actor, user: User) -> dict[str, object]:
 
 
 def _locked(user: User) -> User:
-    return User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user.pk)
+    # Not a key lock: whoever refers to the person holds the head of the audit log by the time that is checked.
+    return User.objects.select_for_update(of=("self",), no_key=True).select_related("organization").get(pk=user.pk)
 
 
 def _home(user: User) -> UUID:

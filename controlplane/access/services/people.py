@@ -108,7 +108,7 @@ def operator_set_password(*, actor: Actor, username: str, password: str) -> User
 def _clean_email(email: str) -> str:
     email = email.strip()
     if len(email) > MAX_EMAIL:
-        raise invalid("/email", "email", "This is not an e-mail address.")
+        raise invalid("/email", "email", f"An e-mail address has at most {MAX_EMAIL} characters.")
     if email:
         try:
             validate_email(email)
