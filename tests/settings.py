@@ -33,7 +33,11 @@ INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "procrastinate.contrib
 INSTALLED_APPS += background_apps(DATABASES["default"])
 TASKS = task_backends(os.environ.get("TASKS", "in_process"), DATABASES["default"])
 
-AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.ScriptedRuntime"}
+AGENT_RUNTIMES = {
+    **AGENT_RUNTIMES,
+    "scripted": "tests.support.runtimes.ScriptedRuntime",
+    "scripted_resumes": "tests.support.runtimes.ResumingRuntime",
+}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
 EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]

@@ -11,12 +11,15 @@ class InvestigationsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
+        from controlplane.core.metrics import registry
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import idempotency
+        from controlplane.investigations import fleet, idempotency
         from controlplane.orgs.guards import register_deletion_guard
 
         register_deletion_guard(_runs_obstacle)
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
+        register_periodic("workers.gone", fleet.workers_forget, every_s=3600)
+        registry.register(fleet.FleetCollector())
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:

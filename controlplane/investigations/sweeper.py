@@ -31,7 +31,8 @@ def sweep_register(step: Callable[[], object]) -> None:
 class Sweeper(threading.Thread):
     """Calls what is registered every ``SWEEP_SECONDS``, and the periodic jobs as they are due.
 
-    Where workers share the periodic jobs, only those that are this process's own. Survives a locked or restarting database.
+    Where workers share the periodic jobs, only those that are this process's own. Survives a locked or restarting
+    database.
     """
 
     def __init__(self) -> None:

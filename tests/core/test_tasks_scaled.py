@@ -95,7 +95,8 @@ def work_off(**options: Any) -> None:
         app = worker_app(pool_size=4)
         app.periodic_registry.periodic_tasks.clear()
         async with app.open_async():
-            await Worker(app, wait=False, install_signal_handlers=False, delete_jobs="successful", **options).run()
+            worker = Worker(app, wait=False, install_signal_handlers=False, delete_jobs="successful", **options)
+            await worker.run()  # type: ignore[no-untyped-call]
 
     asyncio.run(work())
 

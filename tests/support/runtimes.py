@@ -208,3 +208,18 @@ def _after_question(steps: list[Step], asked: int) -> list[Step]:
 
 def _thought(text: str) -> RuntimeEvent:
     return RuntimeEvent(EventType.THOUGHT, Thought(text=text))
+
+
+class ResumingRuntime(ScriptedRuntime):
+    """Plays the same scripts, and begins again where it was cut off: thoughts that are in the log are not had again."""
+
+    name: ClassVar[str] = "scripted_resumes"
+    resumes: ClassVar[bool] = True
+
+    async def run(self, turn: TurnContext) -> AsyncIterator[Emitted]:
+        had = sum(1 for kind, _ in turn.events if kind == EventType.THOUGHT)
+        async for emitted in super().run(turn):
+            if isinstance(emitted, RuntimeEvent) and emitted.type == EventType.THOUGHT and had:
+                had -= 1
+            else:
+                yield emitted

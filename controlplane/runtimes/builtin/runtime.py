@@ -47,6 +47,8 @@ class BuiltinRuntime:
     """
 
     name: ClassVar[str] = "builtin"
+    #: It only reads, and finished calls are recalled from the log.
+    resumes: ClassVar[bool] = True
 
     async def run(self, turn: TurnContext) -> AsyncIterator[RuntimeEvent | Suspend]:
         """Work on one turn; the last event is the ``result``."""
