@@ -31,7 +31,7 @@ else:
 # The database above is not the one the settings saw. Tasks stay in the process unless a test asks for the other way.
 INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "procrastinate.contrib.django"]
 INSTALLED_APPS += background_apps(DATABASES["default"])
-TASKS = task_backends(os.environ.get("TASKS", "in_process"), DATABASES["default"])
+TASKS = task_backends(os.environ.get("TEST_TASKS", "in_process"), DATABASES["default"])
 
 AGENT_RUNTIMES = {
     **AGENT_RUNTIMES,

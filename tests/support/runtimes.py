@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from controlplane.runtimes.events import (
     Error,
     EventType,
@@ -216,6 +218,7 @@ class ResumingRuntime(ScriptedRuntime):
     name: ClassVar[str] = "scripted_resumes"
     resumes: ClassVar[bool] = True
 
+    @override
     async def run(self, turn: TurnContext) -> AsyncIterator[Emitted]:
         had = sum(1 for kind, _ in turn.events if kind == EventType.THOUGHT)
         async for emitted in super().run(turn):
