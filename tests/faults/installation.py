@@ -180,7 +180,7 @@ class Installation:
             else:
                 if answer.is_success:
                     return answer.json()
-                assert answer.status_code in {409, 500, 502, 503}, answer.text
+                assert answer.status_code in {409, 503}, answer.text
                 problem = answer.text
             assert time.monotonic() < deadline, problem
             turn += 1
