@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -10,6 +11,9 @@ from typing_extensions import override
 from controlplane.core.admin import ReadOnlyAdmin
 from controlplane.investigations.fleet import STATES, workers_all
 from controlplane.investigations.models import WorkerProcess
+
+if apps.is_installed("procrastinate.contrib.django"):
+    from controlplane.core.tasks import admin as _stored_tasks  # noqa: F401 (registers itself)
 
 
 class StateFilter(admin.SimpleListFilter):

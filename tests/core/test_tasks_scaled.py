@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
+from django.test import Client
+from django.urls import reverse
 from django_tasks import TaskContext, task
 from django_tasks import task_backends as task_backends_of_thread
 
@@ -18,6 +20,7 @@ from controlplane.core import clock, periodic
 from controlplane.core.tasks import ProcrastinateBackend, retried
 from controlplane.core.tasks.retries import Retries, retries_of
 from controlplane.settings.background import background_apps, task_backends
+from tests.factories import make_operator
 from tests.support.processes import ROOT, environment
 from tests.support.runs import wait_until
 
@@ -248,6 +251,19 @@ class TestStored:
                 cursor.execute("DELETE FROM procrastinate_jobs")
 
         assert done == []
+
+
+@on_postgres
+def test_admin__stored_tasks__are_listed_without_their_arguments(stored: ProcrastinateBackend) -> None:
+    stored.enqueue(note, ["not-for-the-page"], {})
+    client = Client()
+    client.force_login(make_operator())
+
+    page = client.get(reverse("admin:procrastinate_procrastinatejob_changelist")).content.decode()
+    (job_id,) = rows("SELECT id FROM procrastinate_jobs")
+    assert "tests.core.test_tasks_scaled.note" in page
+    assert "not-for-the-page" not in page
+    assert client.get(reverse("admin:procrastinate_procrastinatejob_change", args=[job_id])).status_code == 404
 
 
 #: Defers every periodic job at one fixed moment, as each worker does when that moment has come.

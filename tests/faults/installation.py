@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import httpx
 import psycopg
+from typing_extensions import override
 
 from tests.faults.checker import Acknowledged, check
 from tests.support.processes import ROOT
@@ -262,6 +263,7 @@ class Viewer(threading.Thread):
         self.connections = 0
         self.gone = False
 
+    @override
     def run(self) -> None:
         while not self.gone:
             urls = self._urls()

@@ -40,11 +40,9 @@ def test_installation__fault__loses_nothing(base: Base, fault: str) -> None:
         EACH[fault](it)
 
 
+@full
+@pytest.mark.skipif(not hasattr(settings, "EVENT_BUS"), reason="this release has no bus over Redis")
 def test_redis__stopped_and_started__viewers_miss_nothing(base: Base, redis: OwnRedis) -> None:
-    if not hasattr(settings, "EVENT_BUS"):
-        pytest.skip("this release has no bus over Redis")
-    if not FULL:
-        pytest.skip("at full size only: make faults")
     with installed(base, webs=2, workers=2, EVENT_BUS="redis", REDIS_URL=redis.url) as it:
         scenarios.redis_restarted(it, redis)
 
