@@ -172,6 +172,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "api/v1/threads/{thread_id}/messages", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/interrupt", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 200),
+    Route(
+        "POST", "api/v1/threads/{thread_id}/decisions", Rule.THREAD, Action.RUN_READ, note="Decided by review.decide."
+    ),
     Route("GET", "api/v1/events/schema", Rule.PUBLIC),
     Route("GET", "api/v1/alerts", Rule.CALLER),
     Route("GET", "api/v1/alerts/{group_id}", Rule.THREAD, Action.RUN_READ),
@@ -188,8 +191,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "", Rule.PUBLIC, status=302),
     Route("GET", "login/", Rule.PUBLIC, note="Who is signed in goes on to the home page."),
     Route("POST", "login/", Rule.PUBLIC, status=422, note="A wrong password; limited and locked by address."),
-    Route("GET", "login/code", Rule.PUBLIC, status=302, note="The second step of a sign-in, from its own session."),
-    Route("POST", "login/code", Rule.PUBLIC, status=302),
+    Route(
+        "GET", "login/second/step", Rule.PUBLIC, status=302, note="The second step of a sign-in, from its own session."
+    ),
+    Route("POST", "login/second/step", Rule.PUBLIC, status=302),
     Route("GET", "login/link/{secret}", Rule.PUBLIC, status=410, note="200 for a link that works."),
     Route("POST", "login/link/{secret}", Rule.PUBLIC, status=410),
     Route("GET", "login/{org}", Rule.PUBLIC, note="Who is signed in goes on. An unknown organization looks the same."),
@@ -204,6 +209,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "app/threads/{thread_id}/messages", Rule.THREAD, Action.RUN_CONTROL, 302),
     Route("POST", "app/threads/{thread_id}/stop", Rule.THREAD, Action.RUN_CONTROL, 302),
     Route("POST", "app/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 302),
+    Route(
+        "POST", "app/threads/{thread_id}/decide", Rule.THREAD, Action.RUN_READ, 302, note="Decided by review.decide."
+    ),
+    Route("GET", "app/threads/{thread_id}/approval", Rule.THREAD, Action.RUN_READ, 204, note="200 while one waits."),
     Route("GET", "app/threads/{thread_id}/question", Rule.THREAD, Action.RUN_READ, 204, note="200 while one waits."),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report", Rule.THREAD, Action.RUN_READ),
     Route("GET", "app/threads/{thread_id}/runs/{run_id}/report.md", Rule.THREAD, Action.RUN_READ),

@@ -31,7 +31,7 @@ app_name = "web"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="web:home"), name="root"),
     path("login/", sign_in.sign_in, name="login"),
-    path("login/code", sign_in.sign_in_code, name="login_code"),
+    path("login/second/step", sign_in.sign_in_code, name="login_code"),
     path("login/<slug:org>", sso.organization_sign_in, name="organization_sign_in"),
     path("login/<slug:org>/begin", sso.begin, name="sso_begin"),
     path("login/<slug:org>/callback", sso.callback, name="sso_callback"),
@@ -43,6 +43,8 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/messages", threads.message, name="thread_message"),
     path("app/threads/<uuid:thread_id>/stop", threads.stop, name="thread_stop"),
     path("app/threads/<uuid:thread_id>/answers", threads.answer, name="thread_answer"),
+    path("app/threads/<uuid:thread_id>/decide", threads.decide, name="thread_decide"),
+    path("app/threads/<uuid:thread_id>/approval", threads.approval, name="thread_approval"),
     path("app/threads/<uuid:thread_id>/question", threads.question, name="thread_question"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),

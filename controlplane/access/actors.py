@@ -16,7 +16,7 @@ from django.http import HttpRequest
 
 from controlplane.access import sessions, tokens
 from controlplane.access.addresses import address_allowed
-from controlplane.access.models import AccessToken, Membership, TokenKind, User
+from controlplane.access.models import AccessToken, ExternalIdentity, Membership, TokenKind, User
 from controlplane.access.stored_tokens import StoredToken, stored_token, stored_token_of
 from controlplane.audit.security import SecurityKind, audit_denied
 from controlplane.core import clock
@@ -110,6 +110,33 @@ def actor_for_session(session: SessionBase, user: User, *, channel: Channel, add
     if token is None or token.user_id != user.pk or not token.works:
         raise NotAuthenticated
     return _viewing_actor(token, channel, address)
+
+
+def actor_for_directory_identity(
+    *, organization_id: UUID, tid: UUID, oid: UUID, channel: Channel, address: str | None = None
+) -> Actor:
+    """Return the actor of the person whom a directory of an organization knows by an object id. Two queries.
+
+    For a channel that has verified who speaks, as a bot does the sender of an activity (``from.aadObjectId`` and the
+    conversation's ``tenantId`` of the Bot Framework). An identity alone opens nothing: the organization's provider must
+    still be the one that vouches for that directory, and the person must have signed in here by it.
+
+    Args:
+        organization_id: to whom the channel belongs; the same person may be somebody else in another organization.
+        tid, oid: of the directory, and of the person in it.
+        channel: where.
+
+    Raises:
+        NotAuthenticated: for any of these reasons, and for a person who has been deactivated.
+    """
+    identities = ExternalIdentity.objects.filter(organization_id=organization_id, tid=tid, oid=oid)
+    identity = identities.select_related("user", "organization__identity_provider").first()
+    if identity is None:
+        raise NotAuthenticated
+    provider = getattr(identity.organization, "identity_provider", None)
+    if provider is None or not provider.enabled or tid not in provider.directories:
+        raise NotAuthenticated
+    return actor_for_user(identity.user, channel=channel, address=address)
 
 
 def actor_for_principal(

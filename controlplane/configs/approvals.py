@@ -15,7 +15,7 @@ from controlplane.core.permissions import Action, allows
 from controlplane.orgs.selectors import node_lineage
 from controlplane.reviews.authors import author_fault, author_require
 from controlplane.reviews.kinds import Verdict
-from controlplane.reviews.models import ReviewRequest
+from controlplane.reviews.models import ReviewRequest, ReviewState
 
 _NAMED = 3
 
@@ -43,9 +43,10 @@ class ConfigChange:
             return True
         return allows(actor, Action.REVIEW_DECIDE, node_lineage(review.node_id)[:1])
 
-    def lock(self, review: ReviewRequest) -> None:
-        lock_organization(review.node)
-        lock_document(review.node)
+    def lock(self, review: ReviewRequest, *, applying: bool) -> None:
+        if applying:
+            lock_organization(review.node)
+            lock_document(review.node)
 
     def revalidate(self, review: ReviewRequest) -> Verdict:
         author_require(review, Action.CONFIG_WRITE)
@@ -68,6 +69,9 @@ class ConfigChange:
             approval=Approval(actor, review.pk),
         )
         return {"version": row.version}
+
+    def settle(self, review: ReviewRequest, state: ReviewState) -> None:
+        """Nothing follows: the document never changed."""
 
 
 def change_fault(review: ReviewRequest) -> str:

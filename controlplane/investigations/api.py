@@ -18,7 +18,7 @@ from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of
 from controlplane.core.errors import MalformedRequest
 from controlplane.core.pagination import limit_of
 from controlplane.core.permissions import Action
-from controlplane.investigations import selectors, services
+from controlplane.investigations import approvals, selectors, services
 from controlplane.investigations.idempotency import call_once, key_of
 from controlplane.investigations.log import LogPage, read_page
 from controlplane.investigations.models import Run, Thread
@@ -53,6 +53,18 @@ class MessageInput(StrictSerializer):
 class AnswersInput(StrictSerializer):
     request_id = FreeText()
     answers = serializers.JSONField(help_text="Texts by the question's name, question_0 and so on.")
+
+
+class DecisionInput(StrictSerializer):
+    request_id = FreeText()
+    decision = FreeText(help_text="approve or reject")
+    reason = FreeText(required=False, help_text="For the agent and the record.")
+
+
+class DecisionOutput(serializers.Serializer[Any]):
+    review = serializers.UUIDField()
+    state = serializers.CharField()
+    by = serializers.CharField()
 
 
 class NothingInput(StrictSerializer):
@@ -244,6 +256,21 @@ class ThreadAnswersView(APIView):
             actor=actor_of(request), thread_id=thread_id, request_id=body["request_id"], answers=body["answers"]
         )
         return Response({"run_id": run.pk, "status": run.status}, status=status.HTTP_202_ACCEPTED)
+
+
+class ThreadDecisionsView(APIView):
+    @extend_schema(operation_id="thread_decide", request=DecisionInput, responses={200: DecisionOutput, 409: PROBLEM})
+    def post(self, request: Request, thread_id: UUID) -> Response:
+        """Approve or reject what a run waits with; the first decision wins."""
+        body = body_of(DecisionInput, request.data)
+        review = approvals.approval_decide(
+            actor=actor_of(request),
+            thread_id=thread_id,
+            request_id=body["request_id"],
+            decision=body["decision"],
+            reason=body.get("reason", ""),
+        )
+        return Response({"review": review.pk, "state": review.state, "by": review.decided_label})
 
 
 class EventSchemasView(APIView):

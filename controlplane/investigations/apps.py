@@ -13,10 +13,15 @@ class InvestigationsConfig(AppConfig):
     def ready(self) -> None:
         from controlplane.core.metrics import registry
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import fleet, idempotency
+        from controlplane.investigations import approvals, fleet, idempotency
+        from controlplane.investigations.sweeper import sweep_register
         from controlplane.orgs.guards import register_deletion_guard
+        from controlplane.reviews.kinds import register_kind
+        from controlplane.reviews.services import reviews_expire
 
         register_deletion_guard(_runs_obstacle)
+        register_kind(approvals.AgentAction())
+        sweep_register(reviews_expire)  # a run waits for the end of its review
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
         register_periodic("workers.gone", fleet.workers_forget, every_s=3600)
         registry.register(fleet.FleetCollector())

@@ -20,6 +20,8 @@ from django.db import InterfaceError, OperationalError, transaction
 from controlplane.core import clock
 from controlplane.core.db import DatabaseThreads
 from controlplane.investigations import metrics
+from controlplane.investigations.actions import RunGate
+from controlplane.investigations.approvals import approval_open
 from controlplane.investigations.lifecycle import (
     Claim,
     EndStatus,
@@ -87,7 +89,8 @@ class Execution:
 
     async def _run(self) -> None:
         try:
-            turn, row = await self._patiently(turn_build, self.claim, self.control)
+            gate = RunGate(self.claim, self._database)
+            turn, row = await self._patiently(turn_build, self.claim, self.control, gate)
         except Exception:
             log.exception("run.turn_not_built", run_id=str(self.claim.run_id))
             await self._finish("failed", "internal_error", error=_internal_error())
@@ -193,13 +196,16 @@ class Execution:
             await self._finish("completed", "" if self._result.success else self._result.subtype)
 
     async def _suspend(self, suspended: "Suspended") -> None:
-        asking = [] if suspended.asking is None else [await self._encoded(suspended.asking)]
+        asked = suspended.asking
+        approval = asked.data if asked is not None and isinstance(asked.data, events.Approval) else None
         suspend = partial(
             run_suspend,
             self.claim,
             request_id=suspended.suspend.request_id,
-            expires_at=suspended.suspend.expires_at,
-            asking=asking,
+            # The review of an approval has an end of its own, which ends the waiting too.
+            expires_at=suspended.suspend.expires_at if approval is None else None,
+            asking=[] if asked is None else [await self._encoded(asked)],
+            opening=None if approval is None else partial(approval_open, self.claim, approval),
             worked=timedelta(seconds=time.monotonic() - self._began),
         )
         if not await self._patiently(suspend):

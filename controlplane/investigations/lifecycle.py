@@ -5,7 +5,7 @@ zero rows mean that somebody else was first, and nothing is written. Lock order:
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -23,7 +23,7 @@ from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, new_event
-from controlplane.investigations.models import Audience, Event, Message, Run, RunStatus, Thread
+from controlplane.investigations.models import ActionApproval, Audience, Event, Message, Run, RunStatus, Thread
 from controlplane.investigations.queueing import messages_settle
 from controlplane.investigations.turn_taking import WaitingTeam, rank, room_for_one_more, teams_in_turn
 from controlplane.orgs.models import Node
@@ -144,6 +144,7 @@ def run_suspend(
     request_id: str,
     expires_at: datetime | None,
     asking: Sequence[NewEvent] = (),
+    opening: Callable[[], object] | None = None,
     worked: timedelta = timedelta(),
 ) -> bool:
     """Put the run to ``waiting``: it gives up its lease and holds no worker until it is resumed.
@@ -151,6 +152,7 @@ def run_suspend(
     Args:
         asking: the ``question`` or ``approval``, appended in the same transaction, so that nobody can answer before the
             run waits.
+        opening: writes what belongs to the request besides, in the same transaction.
         worked: how long the run was worked on in this claim, counted against its wall clock.
 
     Returns ``False``, changing nothing, when somebody asked the run to stop meanwhile: it must end instead.
@@ -171,6 +173,8 @@ def run_suspend(
     )
     if not suspended:
         transaction.set_rollback(True)
+    elif opening is not None:
+        opening()
     return bool(suspended)
 
 
@@ -180,11 +184,14 @@ def run_hand_over(claim: Claim) -> bool:
 
     Calls that had not answered are closed in the log, and messages that this attempt took up are pending again, so that
     the next attempt gets them. Returns ``False``, changing nothing, when the run must end here instead: its runtime
-    does not resume, it has given its answer, somebody asked it to stop, or the claim no longer holds.
+    does not resume, it acts on something, it has given its answer, somebody asked it to stop, or the claim no longer
+    holds.
     """
     run = Run.objects.get(pk=claim.run_id)
     if not runtime_resumes(run.runtime) or _has_answer(claim.thread_id, claim.run_id):
         return False
+    if ActionApproval.objects.filter(run=run).exists():
+        return False  # whether an action was done must stay with the one who did it
     if not _held(claim).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None):
         return False
     worked = F("worked_seconds") + (time.monotonic() - claim.at)

@@ -7,6 +7,7 @@ administrators included.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,8 +18,10 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.investigations.models import Audience, Event, Run, RunStatus, Thread, Visibility
+from controlplane.investigations.models import ActionApproval, Audience, Event, Run, RunStatus, Thread, Visibility
 from controlplane.orgs.models import NodeAncestor
+from controlplane.reviews.models import ReviewState
+from controlplane.reviews.selectors import review_actions
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.evidence import JsonValue
@@ -55,11 +58,26 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalView:
+    """A call that a run waits with. ``actions`` are what the reader may do: ``approve``, ``reject``, ``withdraw``."""
+
+    request_id: str
+    review_id: UUID
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    side_effect: str
+    digest: str
+    expires_at: datetime
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadDetail:
     thread: Thread
     runs: Sequence[RunView]
     can_control: bool
     pending_question: Mapping[str, Any] | None
+    pending_approval: ApprovalView | None
 
     @property
     def active_run(self) -> Run | None:
@@ -157,11 +175,13 @@ def thread_detail(actor: Actor, thread_id: UUID) -> ThreadDetail:
     """Return a thread with all its runs and their answers. A fixed number of queries, however many runs."""
     thread = thread_get(actor, thread_id)
     runs = list(Run.objects.filter(thread=thread).order_by("number"))
+    waiting = next((run for run in runs if run.status == RunStatus.WAITING), None)
     return ThreadDetail(
         thread=thread,
         runs=_views(actor, thread, runs),
         can_control=threads_visible(actor, Action.RUN_CONTROL).filter(pk=thread.pk).exists(),
-        pending_question=_question(actor, thread, next((run for run in runs if run.status == RunStatus.WAITING), None)),
+        pending_question=_question(actor, thread, waiting),
+        pending_approval=_approval(actor, waiting),
     )
 
 
@@ -173,6 +193,16 @@ def question_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, Mapping[str
     """
     thread = thread_get(actor, thread_id, Action.RUN_CONTROL)
     return thread, _question(actor, thread, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
+
+
+def approval_pending(actor: Actor, thread_id: UUID) -> tuple[Thread, ApprovalView | None]:
+    """Return a thread that the actor sees, and the approval its run waits with, if there is one.
+
+    Raises:
+        NotFound: the actor does not see the thread.
+    """
+    thread = thread_get(actor, thread_id)
+    return thread, _approval(actor, Run.objects.filter(thread=thread, status=RunStatus.WAITING).first())
 
 
 def run_view(actor: Actor, thread_id: UUID, run_id: UUID) -> RunView:
@@ -235,6 +265,25 @@ def _view(run: Run, result: events.Result | None, observations: Mapping[str, Obs
     cited = result.report.cited() if result.report else frozenset()
     refs = {id_: observations[id_] for id_ in cited if id_ in observations}
     return RunView(run, result.text, result.subtype, result.report, refs)
+
+
+def _approval(actor: Actor, run: Run | None) -> ApprovalView | None:
+    if run is None:
+        return None
+    waiting = ActionApproval.objects.filter(run=run, review__state=ReviewState.PENDING)
+    approval = waiting.select_related("review__node").first()
+    if approval is None or str(approval.pk) != run.waiting_for:
+        return None
+    return ApprovalView(
+        request_id=str(approval.pk),
+        review_id=approval.review_id,
+        tool=approval.tool,
+        arguments=approval.arguments,
+        side_effect=approval.review.snapshot.get("side_effect", ""),
+        digest=approval.digest,
+        expires_at=approval.expires_at,
+        actions=tuple(review_actions(actor, approval.review)),
+    )
 
 
 def _question(actor: Actor, thread: Thread, run: Run | None) -> Mapping[str, Any] | None:

@@ -19,6 +19,7 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.investigations import bus, selectors
+from controlplane.investigations.approvals import approvals_cancel
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_answers, clean_text
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
@@ -226,6 +227,7 @@ def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
             interrupt_requested_at=clock.now(), interrupt_requested_by=actor.label[:200]
         )
         if first and run.status in (RunStatus.QUEUED, RunStatus.WAITING):
+            approvals_cancel(run.pk)
             run_end_unclaimed(thread, run, Outcome("interrupted", reason="stopped"))
         elif first:
             transaction.on_commit(bus.work.tell)

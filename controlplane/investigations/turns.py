@@ -14,12 +14,15 @@ from controlplane.configs.pinned import config_pinned
 from controlplane.investigations.lifecycle import Claim
 from controlplane.investigations.models import Event, Message, Run
 from controlplane.investigations.services import artifact_content
+from controlplane.runtimes.actions import action_tools
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
+from controlplane.runtimes.sources.live.endpoint import Resolve
 from controlplane.runtimes.sources.live.integrations import live_sources
 from controlplane.runtimes.sources.recorded import RecordedSource
 from controlplane.runtimes.sources.source import Source
 from controlplane.runtimes.sources.tools import toolbox_for
+from controlplane.runtimes.toolbox import ActionGate
 
 MAX_HISTORY_TURNS = 20
 
@@ -84,12 +87,14 @@ class TurnRow:
     worked_seconds: float
 
 
-def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]:
-    """Return the turn of a claimed run. Reads only."""
+def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[TurnContext, TurnRow]:
+    """Return the turn of a claimed run; approved calls pass ``gate``. Reads only."""
     run = Run.objects.select_related("thread__node", "thread__organization", "artifact").get(pk=claim.run_id)
     thread = run.thread
     config = config_pinned([(UUID(node_id), version) for node_id, version in run.config_chain])
     limits = limits_for(config)
+    # What the node holds now, not when the run began: a grant taken back meanwhile sends nothing more.
+    resolve = credentials_of(thread.node_id).resolve
     turn = TurnContext(
         run_id=run.pk,
         thread_id=thread.pk,
@@ -101,11 +106,18 @@ def turn_build(claim: Claim, control: RunControl) -> tuple[TurnContext, TurnRow]
         history=_history(run),
         config=config,
         limits=limits,
-        toolbox=toolbox_for(_sources(run, config), turn=run.number, limits=limits),
+        toolbox=toolbox_for(
+            _sources(run, config, resolve),
+            turn=run.number,
+            limits=limits,
+            actions=() if thread.sample else action_tools(config, resolve),
+            gate=gate,
+        ),
         control=control,
         resume=None if run.resume is None else Resume(**run.resume),
         events=_own_events(run) if claim.attempt > 1 else (),
         sample=thread.sample,
+        by_person=run.requested_by.startswith("user:"),
     )
     return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
 
@@ -116,12 +128,10 @@ def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:
     return list(rows.values_list("pk", "text"))
 
 
-def _sources(run: Run, config: Mapping[str, Any]) -> list[Source]:
+def _sources(run: Run, config: Mapping[str, Any], resolve: Resolve) -> list[Source]:
     """Return where the run reads: recorded evidence alone where it has some, else what its configuration connects."""
     if run.artifact is not None:
         return [RecordedSource(artifact_content(run.artifact), alert=run.alert)]
-    # What the node holds now, not when the run began: a grant taken back meanwhile sends nothing more.
-    resolve = credentials_of(run.thread.node_id).resolve
     live = live_sources(config, alert=run.alert, words=run.prompt, resolve=resolve)
     return [RecordedSource(None, alert=run.alert), *live]
 

@@ -10,5 +10,6 @@ urlpatterns = [
     path("threads/<uuid:thread_id>/messages", api.ThreadMessagesView.as_view(), name="thread-messages"),
     path("threads/<uuid:thread_id>/interrupt", api.ThreadInterruptView.as_view(), name="thread-interrupt"),
     path("threads/<uuid:thread_id>/answers", api.ThreadAnswersView.as_view(), name="thread-answers"),
+    path("threads/<uuid:thread_id>/decisions", api.ThreadDecisionsView.as_view(), name="thread-decisions"),
     path("events/schema", api.EventSchemasView.as_view(), name="event-schemas"),
 ]

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from controlplane.core.actor import Actor
 from controlplane.core.permissions import Action
-from controlplane.reviews.models import ReviewRequest
+from controlplane.reviews.models import ReviewRequest, ReviewState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class ReviewKind(Protocol):
     def may_decide(self, actor: Actor, review: ReviewRequest) -> bool:
         """Return whether ``actor``, who is in the role and not the author, may decide this one."""
 
-    def lock(self, review: ReviewRequest) -> None:
-        """Lock what applying touches, until the transaction ends, so that nothing moves after re-validation."""
+    def lock(self, review: ReviewRequest, *, applying: bool) -> None:
+        """Lock what the end of the review touches, until the transaction ends: of one that is applied all that applying
+        touches, so that nothing moves after re-validation; of another what :meth:`settle` does."""
 
     def revalidate(self, review: ReviewRequest) -> Verdict:
         """Judge the request against the present, writing nothing.
@@ -44,6 +45,12 @@ class ReviewKind(Protocol):
 
     def apply(self, review: ReviewRequest, actor: Actor) -> dict[str, Any]:
         """Do what was approved, in the caller's transaction, and return a JSON object that says what became of it."""
+
+    def settle(self, review: ReviewRequest, state: ReviewState) -> None:
+        """Do what follows when it is rejected, withdrawn or expires, in the caller's transaction.
+
+        ``review`` is as it is now, with who ended it and why.
+        """
 
 
 _kinds: dict[str, ReviewKind] = {}

@@ -127,7 +127,7 @@ def review_approve(*, actor: Actor, review: ReviewRequest, reason: str = "") -> 
 @transaction.atomic
 def _approve(actor: Actor, review: ReviewRequest, reason: str) -> tuple[ReviewState, list[Any]]:
     kind = kind_of(review.kind)
-    kind.lock(review)
+    kind.lock(review, applying=True)
     review = _fresh(review)
     _require_pending(review)
     if not may_decide(actor, review):  # asked again: the lock may have been waited for
@@ -149,8 +149,7 @@ def review_reject(*, actor: Actor, review: ReviewRequest, reason: str = "") -> R
     """Refuse a review. Errors as :func:`review_approve`."""
     reason = clean_reason(reason)
     _require_decider(actor, review)
-    with transaction.atomic():
-        _end(actor, review, ReviewState.REJECTED, reason)
+    _settle(actor, review, ReviewState.REJECTED, reason)
     review_transitions_total.labels(review.kind, ReviewState.REJECTED.value).inc()
     return _fresh(review)
 
@@ -167,10 +166,26 @@ def review_withdraw(*, actor: Actor, review: ReviewRequest, reason: str = "") ->
         raise NotFound
     if actor.principal != review.requested_by:
         raise PermissionDenied("Only who asked for a review withdraws it.", code="not_own_request")
-    with transaction.atomic():
-        _end(actor, review, ReviewState.WITHDRAWN, reason)
+    _settle(actor, review, ReviewState.WITHDRAWN, reason)
     review_transitions_total.labels(review.kind, ReviewState.WITHDRAWN.value).inc()
     return _fresh(review)
+
+
+@transaction.atomic
+def review_cancel(*, review: ReviewRequest, reason: str) -> bool:
+    """Withdraw a review whose ground is gone, in the name of the installation; ``False`` when it has ended already.
+
+    The caller has locked what its kind locks, and does what follows itself.
+    """
+    if review.state != ReviewState.PENDING:
+        return False
+    actor = _system(review)
+    try:
+        _end(actor, review, ReviewState.WITHDRAWN, reason)
+    except Conflict:
+        return False
+    review_transitions_total.labels(review.kind, ReviewState.WITHDRAWN.value).inc()
+    return True
 
 
 def reviews_expire(*, organization_id: UUID | None = None) -> int:
@@ -184,17 +199,33 @@ def reviews_expire(*, organization_id: UUID | None = None) -> int:
 
 @transaction.atomic
 def _expire(review: ReviewRequest, now: datetime) -> bool:
-    actor = Actor(
-        ActorKind.SYSTEM, "system:reviews", "reviews", organization_id=review.organization_id, channel=Channel.SYSTEM
-    )
+    actor, kind = _system(review), kind_of(review.kind)
+    kind.lock(review, applying=False)
     ended = ReviewRequest.objects.filter(pk=review.pk, state=ReviewState.PENDING, expires_at__lte=now).update(
         state=ReviewState.EXPIRED, decided_by=actor.principal, decided_label=actor.label, decided_at=now
     )
     if not ended:
         return False
+    kind.settle(_fresh(review), ReviewState.EXPIRED)
     _audit(actor, review, ReviewState.EXPIRED.value)
     review_transitions_total.labels(review.kind, ReviewState.EXPIRED.value).inc()
     return True
+
+
+@transaction.atomic
+def _settle(actor: Actor, review: ReviewRequest, state: ReviewState, reason: str) -> None:
+    """End a review without applying it: its kind does what follows, and the record comes last."""
+    kind = kind_of(review.kind)
+    kind.lock(review, applying=False)
+    _leave_pending(actor, review, state, reason)
+    kind.settle(_fresh(review), state)
+    _audit(actor, review, state.value, reason=reason)
+
+
+def _system(review: ReviewRequest) -> Actor:
+    return Actor(
+        ActorKind.SYSTEM, "system:reviews", "reviews", organization_id=review.organization_id, channel=Channel.SYSTEM
+    )
 
 
 def _end(
@@ -239,16 +270,16 @@ def _require_decider(actor: Actor, review: ReviewRequest) -> None:
 
 def _require_pending(review: ReviewRequest) -> None:
     if review.state != ReviewState.PENDING:
-        raise _ended(ReviewState(review.state))
+        raise _ended(ReviewState(review.state), review.decided_label)
     if review.expires_at <= clock.now():
         raise _ended(ReviewState.EXPIRED)
 
 
-def _ended(state: ReviewState) -> AppError:
+def _ended(state: ReviewState, by: str = "") -> AppError:
     return Conflict(
-        f"This review is {state.value.replace('_', ' ')} already.",
+        f"This review is {state.value.replace('_', ' ')} already{f', by {by}' if by else ''}.",
         code="review_not_pending",
-        extra={"state": state.value},
+        extra={"state": state.value} | ({"by": by} if by else {}),
     )
 
 

@@ -136,17 +136,22 @@ class QuestionTimeout(Frozen):
 
 
 class Approval(Frozen):
+    """A person is asked whether a call may be made: exactly this one, as ``digest`` binds it (SHA-256)."""
+
     request_id: str
     tool: str
     input: dict[str, JsonValue]
     digest: str
     expires_at: datetime | None = None
+    tool_use_id: str = ""
+    side_effect: str = ""
 
 
 class ApprovalDecided(Frozen):
     request_id: str
     decision: Literal["approved", "rejected", "expired"]
     by: str
+    reason: str = ""
 
 
 class Usage(Frozen):

@@ -45,11 +45,16 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Why a suspended run goes on."""
+    """Why a suspended run goes on: a question was answered or not, an approval was decided or not.
+
+    ``by`` and ``reason`` are those of a decision.
+    """
 
     request_id: str
-    outcome: Literal["answered", "timeout"]
+    outcome: Literal["answered", "timeout", "approved", "rejected", "expired"]
     answers: Mapping[str, str] = field(default_factory=dict)
+    by: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class TurnContext:
 
     ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims
     of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
-    plain ``(type, data)`` pairs in order.
+    plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is a person's own words, not an alert's.
     """
 
     run_id: UUID
@@ -96,6 +101,7 @@ class TurnContext:
     resume: Resume | None = None
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     sample: bool = False
+    by_person: bool = False
 
 
 class AgentRuntime(Protocol):

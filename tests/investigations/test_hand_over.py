@@ -8,10 +8,11 @@ import pytest
 from controlplane.core import clock
 from controlplane.investigations.lifecycle import Claim, Outcome, run_claim, run_finish, run_hand_over
 from controlplane.investigations.log import LeaseLost, append, new_event
-from controlplane.investigations.models import Message, Run, Thread
+from controlplane.investigations.models import ActionApproval, Message, Run, Thread
 from controlplane.investigations.services import message_post, run_interrupt
 from controlplane.investigations.starting import Started
 from controlplane.investigations.worker import Worker
+from controlplane.reviews.models import ReviewRequest
 from controlplane.runtimes.events import EventType, Result, Thought, ToolStart
 from controlplane.runtimes.registry import runtime_resumes
 from tests.factories import Tree
@@ -95,6 +96,26 @@ def test_run_hand_over__answer_is_in_the_log__stays_to_be_ended(started: Started
     )
 
     assert not run_hand_over(claim)
+
+
+def test_run_hand_over__an_action_was_asked_for__stays_with_its_worker(started: Started) -> None:
+    claim = claimed()
+    review = ReviewRequest.objects.create(
+        kind="agent_action",
+        organization=started.thread.organization,
+        node=started.thread.node,
+        title="restart",
+        requested_by="system:agent",
+        requested_label="agent",
+        expires_at=clock.now(),
+    )
+    ActionApproval.objects.create(
+        run_id=claim.run_id, review=review, tool="action_restart", digest="0" * 64, expires_at=clock.now()
+    )
+
+    assert not run_hand_over(claim)
+
+    assert Run.objects.get().status == "running"
 
 
 def test_run_hand_over__lease_was_lost__changes_nothing(started: Started) -> None:

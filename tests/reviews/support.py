@@ -9,7 +9,7 @@ from controlplane.core.errors import Conflict
 from controlplane.core.permissions import Action
 from controlplane.orgs.models import Node
 from controlplane.reviews.kinds import Verdict
-from controlplane.reviews.models import ReviewRequest
+from controlplane.reviews.models import ReviewRequest, ReviewState
 from controlplane.reviews.services import review_open
 
 
@@ -23,6 +23,8 @@ class SampleKind:
         self.forbidden = False
         self.fails = False
         self.decider: str | None = None
+        self.locked: list[bool] = []
+        self.settled: list[tuple[ReviewState, str]] = []
 
     def describe(self, review: ReviewRequest) -> str:
         return f"Sample of {len(review.diff)}"
@@ -30,8 +32,8 @@ class SampleKind:
     def may_decide(self, actor: Actor, review: ReviewRequest) -> bool:
         return self.decider is None or actor.label == self.decider
 
-    def lock(self, review: ReviewRequest) -> None:
-        pass
+    def lock(self, review: ReviewRequest, *, applying: bool) -> None:
+        self.locked.append(applying)
 
     def revalidate(self, review: ReviewRequest) -> Verdict:
         if self.forbidden:
@@ -44,6 +46,9 @@ class SampleKind:
             raise Conflict("It broke.", code="broke")
         self.applied.append((str(review.pk), actor.principal))
         return {"done": True}
+
+    def settle(self, review: ReviewRequest, state: ReviewState) -> None:
+        self.settled.append((state, review.decided_label))
 
 
 def open_review(node: Node, actor: Actor, **fields: Any) -> ReviewRequest:

@@ -104,7 +104,7 @@ def test_every_url__unsafe_method_without_csrf_token__does_nothing(owner: Client
                 assert answer.json()["code"] == "csrf_failed", url
 
 
-@pytest.mark.parametrize("path", ["/login/", "/login/code", "/login/link/x", "/logout/", "/admin/"])
+@pytest.mark.parametrize("path", ["/login/", "/login/second/step", "/login/link/x", "/logout/", "/admin/"])
 def test_sign_in_pages__form_of_another_site__is_refused(path: str, db: None) -> None:
     client = Client(enforce_csrf_checks=True)
     token = "a" * 32

@@ -28,11 +28,13 @@ from controlplane.audit.models import SecurityEvent
 from controlplane.core.actor import Role
 from tests.factories import PASSWORD, Tree, actor_for_user, make_operator, make_user
 
+SECOND_STEP = "/login/second/step"
 NEW_PASSWORD = "seven-green-lanterns-hum"
 
 
-def sign_in(client: Client, username: str, password: str = PASSWORD, **extra: Any) -> Any:
-    return client.post("/login/", {"username": username, "password": password}, **extra)
+def sign_in(client: Client, username: str, password: str = PASSWORD, organization: str = "", **extra: Any) -> Any:
+    typed = {"username": username, "password": password, "organization": organization}
+    return client.post("/login/", typed, **extra)
 
 
 def enrol(user: User) -> tuple[pyotp.TOTP, list[str]]:
@@ -123,6 +125,20 @@ class TestLockOut:
         assert client.get("/login/link/" + "x" * 43).status_code == 429
 
 
+class TestPageOfAnOrganization:
+    def test_sign_in__wrong_password__the_providers_button_stays(self, tree: Tree, rita: User, client: Client) -> None:
+        provider = IdentityProvider.objects.create(
+            organization=tree.organization, kind="oidc", name="IdP", authority="https://id.example/", client_id="x",
+            client_secret="${OPENSRE_CRED_X}",
+        )  # fmt: skip
+        organization = tree.organization.slug
+        assert f'name="organization" value="{organization}"' in client.get(f"/login/{organization}").content.decode()
+        for named, shown in ((organization, True), ("nobodys", False), ("a b\n", False)):
+            refused = sign_in(client, "rita", "wrong", organization=named)
+            assert refused.status_code == 422
+            assert (f"Sign in with {provider.name}" in refused.content.decode()) is shown
+
+
 class TestPasswordsClosed:
     def test_sign_in__organization_without_passwords__same_words_as_a_wrong_one(
         self, tree: Tree, rita: User, client: Client
@@ -147,12 +163,12 @@ class TestSecondFactor:
     def test_sign_in__with_app__password_alone_signs_nobody_in(self, rita: User, client: Client) -> None:
         app, _ = enrol(rita)
         answer = client.post("/login/", {"username": "rita", "password": PASSWORD, "next": "/app/runs"})
-        assert answer["Location"] == "/login/code"
+        assert answer["Location"] == SECOND_STEP
         assert client.get("/app/")["Location"].startswith("/login/")
         assert client.get("/api/v1/me").status_code == 401
-        assert "rita" in client.get("/login/code").content.decode()
-        assert client.post("/login/code", {"code": "000000"}).status_code == 422
-        done = client.post("/login/code", {"code": next_code(app)})
+        assert "rita" in client.get(SECOND_STEP).content.decode()
+        assert client.post(SECOND_STEP, {"code": "000000"}).status_code == 422
+        done = client.post(SECOND_STEP, {"code": next_code(app)})
         assert (done.status_code, done["Location"]) == (302, "/app/runs")
         assert client.get("/app/").status_code == 200
         assert BrowserSession.objects.get().method == SignInMethod.PASSWORD_TOTP
@@ -163,14 +179,14 @@ class TestSecondFactor:
         for expected in (302, 422):
             client = Client()
             sign_in(client, "rita")
-            assert client.post("/login/code", {"code": code}).status_code == expected
+            assert client.post(SECOND_STEP, {"code": code}).status_code == expected
 
     def test_code__older_or_much_later__is_refused(self, rita: User, client: Client) -> None:
         app, _ = enrol(rita)
         sign_in(client, "rita")
         for offset in (-3, 3):
             assert (
-                client.post("/login/code", {"code": app.at(int(time.time()), counter_offset=offset)}).status_code == 422
+                client.post(SECOND_STEP, {"code": app.at(int(time.time()), counter_offset=offset)}).status_code == 422
             )
 
     def test_recovery_code__works_once(self, rita: User) -> None:
@@ -178,30 +194,30 @@ class TestSecondFactor:
         for expected in (302, 422):
             client = Client()
             sign_in(client, "rita")
-            assert client.post("/login/code", {"code": codes[0].upper().replace("-", " ")}).status_code == expected
+            assert client.post(SECOND_STEP, {"code": codes[0].upper().replace("-", " ")}).status_code == expected
         assert RecoveryCode.objects.filter(used_at__isnull=False).count() == 1
         assert not any(code.replace("-", "") in str(list(RecoveryCode.objects.values())) for code in codes)
 
     def test_code__too_many_tries__are_stopped_with_the_right_one_too(self, rita: User, client: Client) -> None:
         app, _ = enrol(rita)
         sign_in(client, "rita")
-        statuses = [client.post("/login/code", {"code": "000000"}).status_code for _ in range(11)]
+        statuses = [client.post(SECOND_STEP, {"code": "000000"}).status_code for _ in range(11)]
         assert statuses == [422] * 10 + [429]
-        assert client.post("/login/code", {"code": next_code(app)}).status_code == 429
+        assert client.post(SECOND_STEP, {"code": next_code(app)}).status_code == 429
 
     def test_code__without_password_or_too_late_or_password_changed__begins_again(
         self, rita: User, client: Client
     ) -> None:
         app, _ = enrol(rita)
-        assert client.post("/login/code", {"code": next_code(app)})["Location"] == "/login/"
+        assert client.post(SECOND_STEP, {"code": next_code(app)})["Location"] == "/login/"
         with time_machine.travel(time.time(), tick=False) as clock:
             sign_in(client, "rita")
             clock.shift(301)
-            assert client.post("/login/code", {"code": next_code(app)})["Location"] == "/login/"
+            assert client.post(SECOND_STEP, {"code": next_code(app)})["Location"] == "/login/"
         sign_in(client, "rita")
         rita.set_password(NEW_PASSWORD)
         rita.save()
-        assert client.post("/login/code", {"code": next_code(app)})["Location"] == "/login/"
+        assert client.post(SECOND_STEP, {"code": next_code(app)})["Location"] == "/login/"
 
     def test_pepper__rotated__secret_is_stored_under_the_new_one_at_the_next_use(
         self, rita: User, client: Client
@@ -210,7 +226,7 @@ class TestSecondFactor:
         peppers = {**settings.TOKEN_PEPPERS, max(settings.TOKEN_PEPPERS) + 1: "p" * 40}
         with override_settings(TOKEN_PEPPERS=peppers):
             sign_in(client, "rita")
-            assert client.post("/login/code", {"code": next_code(app)}).status_code == 302
+            assert client.post(SECOND_STEP, {"code": next_code(app)}).status_code == 302
             assert Authenticator.objects.get().pepper_version == max(peppers)
         assert app.secret not in Authenticator.objects.get().secret
 
@@ -351,8 +367,8 @@ class TestSecurityPage:
         assert set(new).isdisjoint(old)
         client = Client()
         sign_in(client, "rita")
-        assert client.post("/login/code", {"code": old[0]}).status_code == 422
-        assert client.post("/login/code", {"code": new[0]}).status_code == 302
+        assert client.post(SECOND_STEP, {"code": old[0]}).status_code == 422
+        assert client.post(SECOND_STEP, {"code": new[0]}).status_code == 302
 
     def test_page__while_viewing_as_a_team__is_out_of_reach(self, browser: Client) -> None:
         session = browser.session

@@ -14,9 +14,11 @@ from controlplane.configs.changes import KIND
 from controlplane.configs.patterns import replayed
 from controlplane.configs.selectors import config_document
 from controlplane.core.actor import Actor
-from controlplane.core.errors import AppError, Conflict, PermissionDenied
+from controlplane.core.errors import AppError, Conflict, NotFound, PermissionDenied
 from controlplane.core.pagination import page_of
 from controlplane.core.permissions import Action, nodes_that_allow
+from controlplane.investigations.approvals import KIND as ACTION
+from controlplane.investigations.selectors import thread_get
 from controlplane.reviews.selectors import review_actions, review_get, reviews_for, reviews_waiting
 from controlplane.reviews.services import review_approve, review_reject, review_withdraw, reviews_expire
 from web.change_rows import change_rows, plain_rows
@@ -133,6 +135,8 @@ def _page(
     context = {
         "review": found,
         "change": change,
+        "action": found.kind == ACTION,
+        "thread": _thread_of(actor, found),
         "actions": review_actions(actor, found),
         "own": found.requested_by == actor.principal,
         "again": change and found.requested_by == actor.principal and found.state in _AGAIN,
@@ -147,7 +151,19 @@ def _page(
     return render(request, "web/review.html", context, status=status)
 
 
+def _thread_of(actor: Actor, found: Any) -> UUID | None:
+    """Return the thread of an action, for a link, where the actor may read it."""
+    if found.kind != ACTION:
+        return None
+    try:
+        return thread_get(actor, UUID(found.snapshot["thread"])).pk
+    except NotFound:
+        return None
+
+
 def _approved(done: Any) -> str:
+    if done.kind == ACTION:
+        return "Approved: the run goes on with it."
     version = done.result.get("version")
     if version is None:
         return "Approved and done."

@@ -13,9 +13,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from controlplane.access.entra.checks import Check, identity_provider_test
 from controlplane.access.entra.flow import callback_url
+from controlplane.access.entra.mappings import role_mapping_remove, role_mapping_set
 from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.entra.selectors import (
     credential_state,
+    has_owner_by_hand,
     identity_provider_get,
     mapping_get,
     mappings_of,
@@ -23,13 +25,7 @@ from controlplane.access.entra.selectors import (
     organization_for,
     provider_set_up,
 )
-from controlplane.access.entra.services import (
-    describe,
-    identity_provider_remove,
-    identity_provider_set,
-    role_mapping_remove,
-    role_mapping_set,
-)
+from controlplane.access.entra.services import describe, identity_provider_remove, identity_provider_set
 from controlplane.core.actor import Actor
 from controlplane.core.errors import AppError, Conflict, InvalidInput
 from controlplane.core.permissions import Action
@@ -162,6 +158,7 @@ def _page(
         "mapping_errors": _by_field(mapping_error),
         "mapping_general": "" if mapping_error is None or mapping_error.errors else mapping_error.detail,
         "checks": checks,
+        "owner_by_hand": provider is None or has_owner_by_hand(organization),
         "may_write": may_write,
         "places": places.choices if may_write and provider else [],
         "roles": places.roles_grantable if may_write and provider else [],

@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from controlplane.access.accounts import Account, account_of
+from controlplane.access.entra.selectors import provider_at_sign_in
 from controlplane.access.limits.guard import limit_account, limit_address
 from controlplane.access.lockout import is_locked, lock_rest_s
 from controlplane.access.selectors import authenticator_of
@@ -138,7 +139,14 @@ def _password_was_right(request: HttpRequest, user: Account) -> HttpResponseBase
 
 
 def _refused(request: HttpRequest, words: str, *, status: int, retry_after_s: int = 0) -> HttpResponseBase:
-    context = {"next": safe_next(request), "username": request.POST.get("username", "")[:150], "error": words}
+    organization = request.POST.get("organization", "")  # of whose sign-in page the form came, with its provider
+    context = {
+        "next": safe_next(request),
+        "username": request.POST.get("username", "")[:150],
+        "error": words,
+        "organization": organization,
+        "provider": provider_at_sign_in(organization),
+    }
     answer = render(request, "web/login.html", context, status=status)
     if retry_after_s:
         answer["Retry-After"] = str(retry_after_s)

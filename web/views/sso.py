@@ -11,9 +11,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
+from controlplane.access.entra.mappings import external_identity_unlink
 from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.entra.selectors import provider_at_sign_in, provider_of_own
-from controlplane.access.entra.services import external_identity_unlink
 from controlplane.access.entra.sign_in import refusal_record, sign_in_begin, sign_in_finish
 from controlplane.access.limits.guard import limit_address
 from controlplane.core.actor import Actor

@@ -14,7 +14,8 @@ from controlplane.alerts.sources import PRINCIPAL
 from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
-from controlplane.investigations.selectors import question_pending, run_view, thread_detail
+from controlplane.investigations.approvals import approval_decide
+from controlplane.investigations.selectors import approval_pending, question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from web.export import report_filename, report_markdown
 from web.reports import turn_of
@@ -39,6 +40,7 @@ def _page(
         "last_run": detail.runs[-1].run if detail.runs else None,
         "active_run": detail.active_run,
         "question": detail.pending_question if detail.can_control else None,
+        "approval": detail.pending_approval,
         "draft": draft,
         "credential": _credential(detail.thread.started_by) if detail.thread.channel == Channel.ALERT else "",
         "now": clock.rfc3339(clock.now()),
@@ -87,6 +89,34 @@ def question(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpRespons
         return HttpResponse(status=204)
     context = {"question": pending, "thread": thread}
     return render(request, "web/partials/question.html", context)
+
+
+@require_safe
+@signed_in
+def approval(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """What the thread waits with for a decision, as a fragment, with buttons for who decides; 204 while none is due."""
+    thread, pending = approval_pending(actor, thread_id)
+    if pending is None:
+        return HttpResponse(status=204)
+    return render(request, "web/partials/approval.html", {"approval": pending, "thread": thread})
+
+
+@require_POST
+@signed_in
+def decide(request: HttpRequest, actor: Actor, thread_id: UUID) -> HttpResponseBase:
+    """Approve or reject what the thread waits with, by plain form."""
+    post = request.POST
+    return _act(
+        request,
+        thread_id,
+        lambda: approval_decide(
+            actor=actor,
+            thread_id=thread_id,
+            request_id=post.get("request_id", ""),
+            decision=post.get("decision", ""),
+            reason=post.get("reason", ""),
+        ),
+    )
 
 
 @require_POST

@@ -11,19 +11,14 @@ from rest_framework.views import APIView
 
 from controlplane.access.api.grants import FlagField
 from controlplane.access.entra.checks import identity_provider_test
+from controlplane.access.entra.mappings import role_mapping_remove, role_mapping_set
 from controlplane.access.entra.selectors import (
     credential_state,
     identity_provider_get,
     mapping_get,
     mappings_of,
 )
-from controlplane.access.entra.services import (
-    describe,
-    identity_provider_remove,
-    identity_provider_set,
-    role_mapping_remove,
-    role_mapping_set,
-)
+from controlplane.access.entra.services import describe, identity_provider_remove, identity_provider_set
 from controlplane.access.models import IdentityProvider, RoleMapping
 from controlplane.core.api import StrictSerializer, TextField, actor_of, body_of, query_of
 from controlplane.core.permissions import Action

@@ -57,12 +57,6 @@ def cloud_of(provider: IdentityProvider) -> Cloud:
     return Cloud(found["login"], found["graph"])
 
 
-def tenants_of(provider: IdentityProvider) -> frozenset[UUID]:
-    """Return the directories whose people an Entra provider lets in."""
-    own = {provider.tenant} if provider.tenant else set()
-    return frozenset(own | {UUID(text) for text in provider.allowed_tenants})
-
-
 def authority_of(provider: IdentityProvider, tenant: UUID | None = None) -> str:
     """Return the authority to ask, a URL without a trailing slash.
 
@@ -71,7 +65,7 @@ def authority_of(provider: IdentityProvider, tenant: UUID | None = None) -> str:
     """
     if provider.kind == ProviderKind.OIDC:
         return provider.authority.rstrip("/")
-    several = tenants_of(provider) != {provider.tenant}
+    several = provider.directories != {provider.tenant}
     name = str(tenant or provider.tenant) if tenant or not several else ORGANIZATIONS
     return f"{cloud_of(provider).login}/{name}"
 

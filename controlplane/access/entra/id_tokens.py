@@ -13,7 +13,7 @@ from uuid import UUID
 
 import jwt
 
-from controlplane.access.entra.discovery import Endpoints, cloud_of, tenants_of
+from controlplane.access.entra.discovery import Endpoints, cloud_of
 from controlplane.access.entra.outgoing import Unreachable, document_at
 from controlplane.access.entra.refusals import SignInRefused
 from controlplane.access.models import GuestPolicy, IdentityProvider, ProviderKind
@@ -138,7 +138,7 @@ def _of_entra(payload: Mapping[str, Any], provider: IdentityProvider) -> Claims:
     if payload.get("ver") != "2.0":
         raise SignInRefused("token_version")
     tid, oid = _guid(payload, "tid"), _guid(payload, "oid")
-    if tid not in tenants_of(provider):
+    if tid not in provider.directories:
         raise SignInRefused("tenant")
     if payload["iss"] != f"{cloud_of(provider).login}/{tid}/v2.0":
         raise SignInRefused("token_issuer")

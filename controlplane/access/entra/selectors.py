@@ -6,8 +6,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from controlplane.access.credential_values import State, credentials_of
-from controlplane.access.models import ExternalIdentity, IdentityProvider, RoleMapping
-from controlplane.core.actor import Actor
+from controlplane.access.models import ExternalIdentity, IdentityProvider, Membership, MembershipSource, RoleMapping
+from controlplane.core.actor import Actor, Role
 from controlplane.core.errors import NotFound, PermissionDenied
 from controlplane.core.permissions import Action, allows, nodes_that_allow
 from controlplane.core.references import references_of
@@ -92,6 +92,14 @@ def credential_state(provider: IdentityProvider) -> CredentialState:
 def provider_set_up(organization: Organization) -> IdentityProvider | None:
     """Return the provider of an organization whose settings the actor has been permitted to read. One query."""
     return IdentityProvider.objects.filter(organization=organization).select_related("organization").first()
+
+
+def has_owner_by_hand(organization: Organization) -> bool:
+    """Return whether somebody active is an owner other than by the provider, whose groups may vanish. One query."""
+    owners = Membership.objects.filter(
+        node__organization=organization, node__parent__isnull=True, role=Role.OWNER.value, user__is_active=True
+    )
+    return owners.exclude(source=MembershipSource.SSO).exists()
 
 
 def provider_at_sign_in(organization_slug: str) -> IdentityProvider | None:

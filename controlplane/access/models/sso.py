@@ -1,6 +1,7 @@
 """Identity providers of organizations, what their roles and groups come to, and the people they have signed in."""
 
 from typing import ClassVar
+from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
@@ -68,6 +69,12 @@ class IdentityProvider(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.name} of {self.organization_id}"
+
+    @property
+    def directories(self) -> frozenset[UUID]:
+        """The directories whose people an Entra provider lets in; none of another kind."""
+        own = {self.tenant} if self.tenant else set()
+        return frozenset(own | {UUID(text) for text in self.allowed_tenants})
 
 
 class RoleMapping(models.Model):

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('investigations', '0003_idempotent_calls'),
+        ('investigations', '0005_action_approvals'),
     ]
 
     operations = [

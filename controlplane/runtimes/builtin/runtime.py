@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from controlplane.runtimes.actions import tool_name
 from controlplane.runtimes.builtin.analysis.case import Case, case_of
 from controlplane.runtimes.builtin.analysis.facts import Facts, facts_from
 from controlplane.runtimes.builtin.analysis.verdict import Verdict, decide
+from controlplane.runtimes.builtin.commands import Command, command_in
 from controlplane.runtimes.builtin.compose import report_of
 from controlplane.runtimes.builtin.investigation import MOST_CALLS, Investigation, Step
 from controlplane.runtimes.builtin.questions import Pointers, answer_about, is_a_question, pointers_in
 from controlplane.runtimes.events import EventType, Result, Thought, ToolEnd, Usage
 from controlplane.runtimes.evidence import Observation
-from controlplane.runtimes.interface import RuntimeEvent, Suspend, TurnContext
+from controlplane.runtimes.interface import Resume, RuntimeEvent, Suspend, TurnContext
 from controlplane.runtimes.loose_json import mapping
 from controlplane.runtimes.render import one_line, render_report
 from controlplane.runtimes.report import Claim, Report
@@ -30,12 +32,16 @@ _NAMES: Final = {
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn in progress. ``asked`` are the words that narrow the work: a follow-up, then each message."""
+    """A turn in progress. ``asked`` are the words that narrow the work: a follow-up, then each message.
+
+    ``acted`` says what became of an action.
+    """
 
     context: TurnContext
     investigation: Investigation
     asked: list[str] = field(default_factory=list)
     stopped: str = ""
+    acted: str = ""
 
 
 class BuiltinRuntime:
@@ -47,7 +53,7 @@ class BuiltinRuntime:
     """
 
     name: ClassVar[str] = "builtin"
-    #: It only reads, and finished calls are recalled from the log.
+    #: Finished reads are recalled from the log; a run with an action stays with its worker.
     resumes: ClassVar[bool] = True
 
     async def run(self, turn: TurnContext) -> AsyncIterator[RuntimeEvent | Suspend]:
@@ -56,6 +62,10 @@ class BuiltinRuntime:
         budget = min(MOST_CALLS, max(turn.limits.max_turns, 1))
         state = _Turn(turn, Investigation(budget, turn.toolbox.names()))
         state.investigation.begin()
+        async for item in _act(state):
+            yield item
+            if isinstance(item, Suspend):
+                return
         if turn.history:
             state.asked.append(turn.prompt)
         if not any(kind == EventType.THOUGHT for kind, _ in turn.events):
@@ -68,6 +78,37 @@ class BuiltinRuntime:
         await asyncio.sleep(0)
         report = report_of(verdict, case, state.investigation.undone)
         yield RuntimeEvent(EventType.RESULT, _result(state, case, report))
+
+
+async def _act(state: _Turn) -> AsyncIterator[RuntimeEvent | Suspend]:
+    """Do the action that the person tells to run, once somebody has approved it; what it came to begins the answer."""
+    turn = state.context
+    command = command_in(turn.prompt) if turn.by_person else None
+    if command is None:
+        return
+    resume, toolbox = turn.resume, turn.toolbox
+    if resume is not None and resume.outcome in ("approved", "rejected", "expired"):
+        _, end = await toolbox.settle(
+            resume.request_id, approved=resume.outcome == "approved", words=_refused(command, resume)
+        )
+    else:
+        start = toolbox.start(tool_name(command.action), command.arguments, description=f"Run {command.action}")
+        yield RuntimeEvent(EventType.TOOL_START, start)
+        approval = toolbox.approval_for(start)
+        if approval is not None:
+            yield RuntimeEvent(EventType.APPROVAL, approval)
+            yield Suspend(approval.request_id, approval.expires_at)
+            return
+        _, end = await toolbox.finish(start)
+    yield RuntimeEvent(EventType.TOOL_END, end)
+    state.acted = f"**Action {command.action}:** {end.summary if end.success else end.error}"
+
+
+def _refused(command: Command, resume: Resume) -> str:
+    if resume.outcome == "expired":
+        return f"Nobody approved {command.action} in time, so it was not done."
+    why = f": {resume.reason}" if resume.reason else "."
+    return f"{resume.by} rejected {command.action}, so it was not done{why}"
 
 
 async def _gather(state: _Turn) -> AsyncIterator[RuntimeEvent]:
@@ -140,6 +181,8 @@ def _result(state: _Turn, case: Case, report: Report) -> Result:
         if claims and not _bears(claims, report):
             answers.append((turn.prompt, _with_bearing(pointers, case, report)))
     text = render_report(report, answers=answers)
+    if state.acted:
+        text = f"{state.acted}\n\n{text}"
     if state.stopped == "interrupted":
         text = f"The investigation was stopped. What was gathered until then:\n\n{text}"
     return Result(

@@ -6,13 +6,14 @@ from typing import Final
 
 from controlplane.runtimes.evaluation.petshop import run_petshop
 from controlplane.runtimes.evaluation.results import SuiteResult
+from controlplane.runtimes.evaluation.retrieval import run_retrieval
 from controlplane.runtimes.evaluation.running import CaseError
 from controlplane.runtimes.evaluation.tracer import run_tracer
 from controlplane.runtimes.interface import AgentRuntime
 from controlplane.runtimes.registry import get_runtime
 
 Suite = Callable[[AgentRuntime, Path], SuiteResult]
-SUITES: Final[dict[str, Suite]] = {"tracer": run_tracer, "petshop": run_petshop}
+SUITES: Final[dict[str, Suite]] = {"tracer": run_tracer, "petshop": run_petshop, "retrieval": run_retrieval}
 
 
 def suite_register(name: str, run: Suite) -> None:

@@ -25,7 +25,7 @@ from controlplane.runtimes.sources.drafts import (
 from controlplane.runtimes.sources.recorded import RecordedSource
 from controlplane.runtimes.sources.records import LEVEL_ORDER, Happening, Level
 from controlplane.runtimes.sources.source import Query, Source
-from controlplane.runtimes.toolbox import Draft, NoArguments, Tool, Toolbox, ToolOutput
+from controlplane.runtimes.toolbox import ActionGate, Draft, NoArguments, Tool, Toolbox, ToolOutput
 from controlplane.runtimes.toolbox.tool import ToolArguments
 
 
@@ -213,9 +213,20 @@ def toolbox_for_snapshot(
     return toolbox_for([RecordedSource(snapshot, alert=alert)], turn=turn, limits=limits)
 
 
-def toolbox_for(sources: Sequence[Source], *, turn: int, limits: Limits) -> Toolbox:
-    """Return the tools of one turn over some sources; arguments as :func:`toolbox_for_snapshot`."""
-    return Toolbox(EvidenceTools(sources).tools(), turn=turn, output_bytes=limits.tool_output_bytes)
+def toolbox_for(
+    sources: Sequence[Source],
+    *,
+    turn: int,
+    limits: Limits,
+    actions: Sequence[Tool] = (),
+    gate: ActionGate | None = None,
+) -> Toolbox:
+    """Return the tools of one turn over some sources; arguments as :func:`toolbox_for_snapshot`.
+
+    ``actions`` are tools with side effects, each of whose calls ``gate`` lets pass once, if a person approved it.
+    """
+    tools = [*EvidenceTools(sources).tools(), *actions]
+    return Toolbox(tools, turn=turn, output_bytes=limits.tool_output_bytes, gate=gate)
 
 
 _PAGE_HINT: Final = "Narrow by object, text, source or time"

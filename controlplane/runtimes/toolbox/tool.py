@@ -53,6 +53,9 @@ class Tool:
     """A tool. ``run`` gets the validated arguments; what it raises becomes a failed result, never an exception.
 
     ``reads`` is false for a tool that only says what there is, so that its mention of a source is no reading of it.
+    One with side effects has ``act`` in place of ``run``: it gets the arguments and the id of the approval, by which a
+    server may recognise a request that it has seen. ``idempotent`` says that making the call twice is as good as once;
+    ``approval_s`` how many seconds a person has to decide.
     """
 
     name: str
@@ -62,6 +65,9 @@ class Tool:
     side_effect: SideEffect = "read"
     timeout_s: float = 30.0
     reads: bool = True
+    act: Callable[[Any, str], Awaitable[ToolOutput]] | None = None
+    idempotent: bool = False
+    approval_s: int = 3_600
 
     def spec(self) -> dict[str, Any]:
         """Return the tool as a model reads it: name, description, JSON Schema of its input, side effect."""

@@ -5,16 +5,20 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from controlplane.core import clock
 from controlplane.core.errors import AppError
+from controlplane.core.ids import new_id
 from controlplane.core.redaction import redact_json, redact_text
 from controlplane.core.text import visible
-from controlplane.runtimes.events import ToolEnd, ToolStart
+from controlplane.runtimes.events import Approval, ToolEnd, ToolStart
 from controlplane.runtimes.evidence import JsonValue, Observation, ToolResult
 from controlplane.runtimes.toolbox.bounds import Bounded, OutputBounder
+from controlplane.runtimes.toolbox.gate import ActionGate, action_digest
 from controlplane.runtimes.toolbox.tool import Draft, Tool, ToolOutput
 
 logger = logging.getLogger(__name__)
@@ -22,6 +26,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_EVERY_S: Final = 0.02  # the loop gets its turn at least this often while an output streams through
 _INPUT_CHARS: Final = 2_000  # of one text in an input, as it is shown
 _NAME_CHARS: Final = 200
+_ASKED_CHARS: Final = 8_000  # of the arguments of a call that a person has to approve
 _QUOTE_CHARS: Final = 2_000
 _PIECE_CHARS: Final = 262_144
 
@@ -31,12 +36,15 @@ class Toolbox:
 
     ``turn`` counts the thread's runs from 1 and makes ids unique in the thread: tool calls are ``t{turn}-{n}``, their
     observations ``t{turn}-{n}.{m}``. ``output_bytes`` bounds the text of a result, and once more its observations.
+    Calls with side effects go through ``gate``; without one none is made.
     """
 
-    def __init__(self, tools: Iterable[Tool], *, turn: int, output_bytes: int) -> None:
+    def __init__(self, tools: Iterable[Tool], *, turn: int, output_bytes: int, gate: ActionGate | None = None) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._turn = turn
         self._output_bytes = output_bytes
+        self._gate = gate
+        self._asked: dict[str, ToolStart] = {}
         self._calls = 0
         self._pending: dict[str, Mapping[str, Any]] = {}
         self._finished: dict[tuple[str, str], ToolEnd] = {}
@@ -70,14 +78,19 @@ class Toolbox:
         New calls are numbered after the recorded ones, and :meth:`recall` finds those that finished. Calling it again
         with the same events changes nothing.
         """
-        inputs: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        starts: dict[str, Mapping[str, Any]] = {}
         for kind, data in events:
+            id_ = str(data.get("tool_use_id", ""))
             if kind == "tool_start":
-                id_ = str(data.get("tool_use_id", ""))
-                inputs[id_] = (str(data.get("name", "")), data.get("input") or {})
+                starts[id_] = data
                 self._calls = max(self._calls, self._number_of(id_))
-            elif kind == "tool_end" and data.get("success") and (started := inputs.get(str(data.get("tool_use_id")))):
-                self._take_over(started, data)
+            elif id_ not in starts:
+                continue
+            elif kind == "approval":
+                self._asked[str(data.get("request_id"))] = ToolStart.model_validate(starts[id_])
+            elif kind == "tool_end" and data.get("success"):
+                start = starts[id_]
+                self._take_over((str(start.get("name", "")), start.get("input") or {}), data)
 
     def _take_over(self, started: tuple[str, Mapping[str, Any]], data: Mapping[str, Any]) -> None:
         try:
@@ -132,33 +145,73 @@ class Toolbox:
         """
         arguments = self._pending.pop(start.tool_use_id)
         began = time.monotonic()
-        result, summary = await self._result(start, arguments)
-        end = ToolEnd(
-            **start.model_dump(exclude={"input", "description"}),
-            success=result.ok,
-            summary=summary,
-            error=result.error or None,
-            output=result.text or None,
-            truncated=result.truncated,
-            observations=result.observations,
-            duration_ms=round((time.monotonic() - began) * 1000),
-        )
+        refusal = self._refusal(start.name, arguments)
+        result, summary = _failure(refusal) if refusal else await self._result(start, arguments)
+        end = _end_of(start, result, summary, began)
         if result.ok:
             self._finished[_key(start.name, start.input)] = end
         return result, end
 
-    async def _result(self, start: ToolStart, arguments: Mapping[str, Any]) -> tuple[ToolResult, str]:
-        refusal = self._refusal(start.name)
-        if refusal:
-            return _failure(refusal)
+    def approval_for(self, start: ToolStart) -> Approval | None:
+        """Return what a person has to be asked before an announced call is made; the runtime emits it and suspends.
+
+        ``None`` for a call that needs nobody's word, and for one that cannot be asked for: :meth:`finish` says why not.
+        """
+        tool = self._tools.get(start.name)
+        arguments = self._pending[start.tool_use_id]
+        if tool is None or tool.side_effect == "read" or self._gate is None or _unaskable(tool, arguments):
+            return None
+        del self._pending[start.tool_use_id]
+        request_id = str(new_id())
+        self._asked[request_id] = start
+        return Approval(
+            request_id=request_id,
+            tool=tool.name,
+            input=dict(arguments),
+            digest=action_digest(tool.name, arguments),
+            expires_at=clock.now() + timedelta(seconds=tool.approval_s),
+            tool_use_id=start.tool_use_id,
+            side_effect=tool.side_effect,
+        )
+
+    async def settle(self, request_id: str, *, approved: bool, words: str = "") -> tuple[ToolResult, ToolEnd]:
+        """Make the call that was approved, once, or say that it was not approved; return as :meth:`finish` does.
+
+        Args:
+            request_id: of the approval that the turn waited for; of an earlier attempt after :meth:`resume_from`.
+            approved: whether somebody allowed it.
+            words: why not, for the agent.
+
+        Raises:
+            KeyError: there was no such approval in this run.
+        """
+        start = self._asked.pop(request_id)
+        began = time.monotonic()
+        tool = self._tools.get(start.name)
+        if not approved or tool is None or self._gate is None:
+            refusal = words or f"{start.name} was not approved."
+            return _ended(start, _failure(refusal if tool else self._refusal(start.name, {})), began)
+        permit = await self._gate.begin(request_id, again=tool.idempotent)
+        if permit.done is not None:
+            done = permit.done
+            return ToolResult(ok=done.success, text=done.output or "", error=done.error or ""), done
+        if permit.arguments is None:
+            return _ended(start, _failure(permit.refusal), began)
+        result, end = _ended(start, await self._result(start, permit.arguments, request_id), began)
+        await self._gate.finish(request_id, end)
+        return result, end
+
+    async def _result(
+        self, start: ToolStart, arguments: Mapping[str, Any], request_id: str = ""
+    ) -> tuple[ToolResult, str]:
         tool = self._tools[start.name]
         try:
             validated = tool.arguments.model_validate(arguments)
         except ValidationError as error:
-            return _failure(f"The arguments of {tool.name} are not valid: {_broken_rules(error)}")
+            return _failure(_not_valid(tool, error))
         try:
             async with asyncio.timeout(tool.timeout_s):
-                return await self._run(tool, validated, start.tool_use_id)
+                return await self._run(tool, validated, start.tool_use_id, request_id)
         except TimeoutError:
             return _failure(f"{tool.name} did not answer within {tool.timeout_s:g} s. Narrow the query and try again.")
         except AppError as error:
@@ -167,18 +220,19 @@ class Toolbox:
             logger.warning("toolbox.tool_failed tool=%s error=%s", tool.name, type(error).__name__)
             return _failure(f"{tool.name} failed unexpectedly ({type(error).__name__}).")
 
-    def _refusal(self, name: str) -> str:
+    def _refusal(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return why the tool may not run, or an empty text."""
         tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"
             return f"There is no tool {name!r}; there are: {known}."
         if tool.side_effect != "read":
-            return f"{name} has side effects ({tool.side_effect}); only tools that read may run."
+            nobody = f"{name} has side effects ({tool.side_effect}); only tools that read may run."
+            return nobody if self._gate is None else _unaskable(tool, arguments) or nobody
         return ""
 
-    async def _run(self, tool: Tool, arguments: BaseModel, tool_use_id: str) -> tuple[ToolResult, str]:
-        output = await tool.run(arguments)
+    async def _run(self, tool: Tool, arguments: BaseModel, tool_use_id: str, request_id: str) -> tuple[ToolResult, str]:
+        output = await (tool.act(arguments, request_id) if tool.act and request_id else tool.run(arguments))
         observations, left_out = await self._mint(tool_use_id, output.observations)
         bounded = await _bounded(output, observations, self._output_bytes)
         self._note_reads(tool_use_id, output.read)
@@ -283,6 +337,43 @@ def _shortened(value: JsonValue) -> JsonValue:
     if isinstance(value, list | tuple):
         return [_shortened(item) for item in value[:100]]
     return value
+
+
+def _unaskable(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return why nobody can be asked for a call, or an empty text.
+
+    What is shown is what is done: arguments that would be shown otherwise, redacted or cut, are not asked for.
+    """
+    try:
+        tool.arguments.model_validate(arguments)
+    except ValidationError as error:
+        return _not_valid(tool, error)
+    if redact_json(dict(arguments)) != dict(arguments):
+        return f"The arguments of {tool.name} hold what looks like a secret; a credential is set in the configuration."
+    if len(json.dumps(dict(arguments), default=str)) > _ASKED_CHARS or _shown_input(arguments) != dict(arguments):
+        return f"The arguments of {tool.name} are too long for a person to read before approving them."
+    return ""
+
+
+def _not_valid(tool: Tool, error: ValidationError) -> str:
+    return f"The arguments of {tool.name} are not valid: {_broken_rules(error)}"
+
+
+def _ended(start: ToolStart, outcome: tuple[ToolResult, str], began: float) -> tuple[ToolResult, ToolEnd]:
+    return outcome[0], _end_of(start, *outcome, began)
+
+
+def _end_of(start: ToolStart, result: ToolResult, summary: str, began: float) -> ToolEnd:
+    return ToolEnd(
+        **start.model_dump(exclude={"input", "description"}),
+        success=result.ok,
+        summary=summary,
+        error=result.error or None,
+        output=result.text or None,
+        truncated=result.truncated,
+        observations=result.observations,
+        duration_ms=round((time.monotonic() - began) * 1000),
+    )
 
 
 def _broken_rules(error: ValidationError) -> str:

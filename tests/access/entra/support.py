@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from django.test import Client
 
-from controlplane.access.entra.services import identity_provider_set, role_mapping_set
+from controlplane.access.entra.mappings import role_mapping_set
+from controlplane.access.entra.services import identity_provider_set
 from controlplane.access.models import ExternalIdentity, IdentityProvider, Membership, User
 from controlplane.audit.models import SecurityEvent
 from controlplane.audit.security_stream import stream

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from controlplane.access.entra.services import MAX_MAPPINGS
+from controlplane.access.entra.mappings import MAX_MAPPINGS
 from controlplane.access.models import IdentityProvider, Membership, RoleMapping
 from controlplane.audit.models import AuditEvent
 from controlplane.core.actor import Role
@@ -273,6 +273,14 @@ class TestPage:
         assert answer.status_code == 422
         assert 'value="contoso"' in page
         assert "a GUID" in page
+
+    def test_page__every_owner_is_one_by_the_provider__says_so(self, tree: Tree, peer: Provider) -> None:
+        set_up(tree, peer)
+        admin = Person.signed_in(make_user(tree.root, Role.ADMIN)).client
+        words = "Every owner is one by this provider"
+        assert words not in admin.get("/app/sign-in").content.decode()
+        Membership.objects.filter(role="owner").update(source="sso")
+        assert words in admin.get("/app/sign-in").content.decode()
 
     def test_page__admin_of_the_root__reads_and_team_admin_does_not(self, tree: Tree, peer: Provider) -> None:
         set_up(tree, peer)

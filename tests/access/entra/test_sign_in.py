@@ -9,7 +9,8 @@ import time_machine
 from django.test import Client
 from pytest_django import Settings
 
-from controlplane.access.entra.services import identity_provider_set, role_mapping_remove
+from controlplane.access.entra.mappings import role_mapping_remove
+from controlplane.access.entra.services import identity_provider_set
 from controlplane.access.entra.sign_in import capped
 from controlplane.access.models import BrowserSession, ExternalIdentity, IdentityProvider, Membership, User
 from controlplane.access.revocations import rights_stamps

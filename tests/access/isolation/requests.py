@@ -61,9 +61,11 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     },
     ("POST", "api/v1/alerts/{vendor}/{organization}/{node}/{name}"): {"status": "firing"},
     ("POST", "login/"): {"username": "ghost", "password": "wrong"},
-    ("POST", "login/code"): {"code": "123456"},
+    ("POST", "login/second/step"): {"code": "123456"},
     ("POST", "app/new"): {"prompt": "why?", "team": "{org}/{node}"},
     ("POST", "app/threads/{thread_id}/messages"): {"text": "look here"},
+    ("POST", "api/v1/threads/{thread_id}/decisions"): {"request_id": "r", "decision": "approve"},
+    ("POST", "app/threads/{thread_id}/decide"): {"request_id": "r", "decision": "approve"},
     ("POST", "app/threads/{thread_id}/answers"): {"request_id": "q", "question_0": "yes"},
     ("POST", "app/config/{slug}/edit"): {
         "text": '{{"team_context": "x"}}',
@@ -108,4 +110,6 @@ COMES_TO: Final[dict[tuple[str, str], int]] = {
     ("POST", "api/v1/orgs/{org}/nodes/{node}/integrations/{name}/test"): 404,  # none is configured
     ("POST", "api/v1/threads/{thread_id}/interrupt"): 409,  # nothing runs
     ("POST", "api/v1/threads/{thread_id}/answers"): 409,  # nothing waits
+    ("POST", "api/v1/threads/{thread_id}/decisions"): 404,  # nothing waits
+    ("POST", "app/threads/{thread_id}/decide"): 404,
 }

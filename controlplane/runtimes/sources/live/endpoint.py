@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlsplit
@@ -10,7 +10,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 import orjson
 
 from controlplane.configs.credentials import Resolved, State
-from controlplane.configs.sections import INTEGRATION_KINDS, IntegrationSection
+from controlplane.configs.endpoint_sections import ServerSection
+from controlplane.configs.sections import INTEGRATION_KINDS
 from controlplane.core.outbound import host_of
 from controlplane.core.redaction import redact_text
 from controlplane.runtimes.loose_json import mapping, text
@@ -73,10 +74,20 @@ def integrations_in(document: Mapping[str, Any], resolve: Resolve) -> list[Integ
     earlier release) is reported in ``problem``, never raised.
     """
     entries = mapping(document.get("integrations"))
-    return [_integration(name, entry, resolve) for name, entry in sorted(entries.items()) if isinstance(entry, Mapping)]
+    return [integration(name, entry, resolve) for name, entry in sorted(entries.items()) if isinstance(entry, Mapping)]
 
 
-def _integration(name: str, entry: Mapping[str, Any], resolve: Resolve) -> Integration:
+def integration(
+    name: str, entry: Mapping[str, Any], resolve: Resolve, *, kinds: Collection[str] = INTEGRATION_KINDS
+) -> Integration:
+    """Return one entry; see :func:`integrations_in`.
+
+    Args:
+        name: of the entry.
+        entry: with ``kind``, ``url`` and, where there are any, ``auth``, ``headers`` and ``timeout_s``.
+        resolve: gives the values of credentials.
+        kinds: those that can be asked.
+    """
     kind, enabled = text(entry.get("kind"))[:63], entry.get("enabled") is not False
     written = text(entry.get("url"))
     texts = [*_credentials(entry), *([written] if "${" in written else [])]
@@ -88,7 +99,7 @@ def _integration(name: str, entry: Mapping[str, Any], resolve: Resolve) -> Integ
         missing = dict(located.missing)
     credential = "unresolved" if missing else "ready" if texts else "none"
     problem, endpoint = "", None
-    if kind not in INTEGRATION_KINDS:
+    if kind not in kinds:
         problem = f"is of a kind that is not read here ({kind})" if kind else "has no kind"
     elif not written:
         problem = "has no URL"
@@ -124,9 +135,10 @@ def _endpoint(
     """Return where to ask; ``resolved`` has the text of each text, ``values`` those of all credentials in them."""
     url = resolved[text(entry.get("url"))]
     try:
-        checked = IntegrationSection.model_validate({**entry, "url": url})
+        checked = ServerSection.model_validate({**entry, "url": url})
     except ValueError:
         return None
+    tenant = text(entry.get("tenant"))
     headers = {key: resolved.get(value, value) for key, value in (checked.headers or {}).items()}
     auth = checked.auth
     token, password = (resolved.get(value or "", "") for value in ((auth and auth.token), (auth and auth.password)))
@@ -135,20 +147,20 @@ def _endpoint(
         headers["Authorization"] = f"Bearer {token}"
     elif auth is not None and auth.type == "basic":
         headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
-    if checked.tenant:
-        headers["X-Scope-OrgID"] = resolved.get(checked.tenant, checked.tenant)
+    if tenant:
+        headers["X-Scope-OrgID"] = resolved.get(tenant, tenant)
     own = [
         resolved[value] for value in _credentials(entry) if value != text(mapping(entry.get("auth")).get("username"))
     ]
     basic = headers.get("Authorization", "").partition(" ")[2]
     return Endpoint(
         name=name,
-        kind=checked.kind or "",
+        kind=text(entry.get("kind")),
         url=url.rstrip("/"),
         headers=headers,
         secrets=spellings([*own, *values, basic]),
         timeout_s=checked.timeout_s or DEFAULT_TIMEOUT_S,
-        object_label=(checked.labels.object if checked.labels else None) or "",
+        object_label=text(mapping(entry.get("labels")).get("object")),
         secret_url="${" in text(entry.get("url")),
     )
 

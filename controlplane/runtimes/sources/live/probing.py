@@ -12,8 +12,9 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 
 from controlplane.configs.catalogue.definitions import NOT_TESTABLE, IntegrationDefinition, Step
+from controlplane.configs.endpoint_sections import BaseUrl
 from controlplane.configs.pointers import MISSING, get
-from controlplane.configs.sections import BaseUrl, IntegrationSection
+from controlplane.configs.sections import IntegrationSection
 from controlplane.core.outbound import host_of
 from controlplane.runtimes.loose_json import text
 from controlplane.runtimes.sources.live.connection import MOST_S, ConnectionResult

@@ -360,6 +360,6 @@ export function reasonWords(reason) {
 /** One sentence about a run for the strip above the composer. */
 export function progressWords(run, work) {
   if (run.state === "queued") return "Queued, waiting for a worker";
-  if (run.state === "waiting") return "Waiting for your answer";
+  if (run.state === "waiting") return run.openApproval ? "Waiting for a decision" : "Waiting for your answer";
   return work ? `Running ${work}` : "Working";
 }

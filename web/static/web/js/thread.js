@@ -13,6 +13,7 @@ const turns = part("turns");
 const strip = part("strip");
 const stopForm = part("stop");
 const questionSlot = part("question");
+const approvalSlot = part("approval-slot");
 const composer = part("composer");
 const jump = part("jump");
 const title = document.title;
@@ -24,6 +25,7 @@ let state = emptyState();
 let drawn = emptyState();
 let frame = null;
 let caughtUp = false;
+let approvalShown = approvalSlot?.querySelector("form")?.dataset.approval ?? null;
 let questionShown = questionSlot?.querySelector("form")?.dataset.request ?? null;
 const views = new Map(); // run id → {section, activity}
 
@@ -157,6 +159,7 @@ function drawDock() {
     field.placeholder = active ? field.dataset.running : field.dataset.idle;
   }
   void drawQuestion(run);
+  void drawPendingApproval(run);
   tick();
 }
 
@@ -193,6 +196,20 @@ async function drawQuestion(run) {
     return void setTimeout(() => void drawQuestion(lastRun(state)), 1500);
   }
   questionSlot.innerHTML = html; // our own template, escaped there
+}
+
+async function drawPendingApproval(run) {
+  const wanted = run?.openApproval ?? null;
+  if (!approvalSlot || wanted === approvalShown) return;
+  approvalShown = wanted;
+  if (wanted === null) return void approvalSlot.replaceChildren();
+  const html = await fetchFragment(`${urls.app}/approval`);
+  if (approvalShown !== wanted) return;
+  if (html === null) {
+    approvalShown = null;
+    return void setTimeout(() => void drawPendingApproval(lastRun(state)), 1500);
+  }
+  approvalSlot.innerHTML = html; // our own template, escaped there
 }
 
 function tick() {

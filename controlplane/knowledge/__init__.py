@@ -1,0 +1,1 @@
+"""What a team knows: runbooks, episodes, strategies, topology, and how they are found again."""
