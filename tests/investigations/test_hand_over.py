@@ -107,6 +107,7 @@ def test_run_hand_over__an_action_was_asked_for__stays_with_its_worker(started: 
         title="restart",
         requested_by="system:agent",
         requested_label="agent",
+        created_at=clock.now(),
         expires_at=clock.now(),
     )
     ActionApproval.objects.create(
