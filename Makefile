@@ -5,7 +5,7 @@
 #   OPENSRE_DATA_DIR the database and files of `make dev` (default ./var)
 #   ARGS             more arguments for pytest in `make test`, for the benchmark in `make bench`
 .POSIX:
-.PHONY: help setup dev test lint bench clean
+.PHONY: help setup dev test faults lint bench clean
 
 VENV = .venv
 RUN = $(VENV)/bin/python
@@ -23,6 +23,9 @@ dev: $(VENV)/.installed ## set up and run everything on http://127.0.0.1:8000 (H
 
 test: $(VENV)/.installed-dev ## run every test: SQLite, PostgreSQL where it answers, browser where there is one
 	@$(RUN) -m tests.run $(ARGS)
+
+faults: $(VENV)/.installed-dev ## kill, stop and fill what can be; a PostgreSQL and a Redis of its own, some minutes
+	@FAULTS=full TEST_DATABASE_URL= OPENSRE_MODE=local $(RUN) -m pytest -m faults --durations=0 tests/faults $(ARGS)
 
 lint: $(VENV)/.installed-dev ## check style, types, layers, migrations and settings
 	$(RUN) -m ruff check .

@@ -10,7 +10,8 @@ from pathlib import Path
 os.environ.setdefault("OPENSRE_DATA_DIR", tempfile.mkdtemp(prefix="opensre-test-"))
 
 from controlplane.settings import *  # noqa: F403 (the settings under test, then what differs)
-from controlplane.settings import AGENT_RUNTIMES, DATA_DIR
+from controlplane.settings import AGENT_RUNTIMES, DATA_DIR, INSTALLED_APPS
+from controlplane.settings.background import background_apps, task_backends
 from controlplane.settings.database import postgres_settings, sqlite_settings
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -27,7 +28,16 @@ else:
     if "OPENSRE_TEST_SQLITE" in os.environ:
         DATABASES["default"]["NAME"] = os.environ["OPENSRE_TEST_SQLITE"]
 
-AGENT_RUNTIMES = {**AGENT_RUNTIMES, "scripted": "tests.support.runtimes.ScriptedRuntime"}
+# The database above is not the one the settings saw. Tasks stay in the process unless a test asks for the other way.
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "procrastinate.contrib.django"]
+INSTALLED_APPS += background_apps(DATABASES["default"])
+TASKS = task_backends(os.environ.get("TEST_TASKS", "in_process"), DATABASES["default"])
+
+AGENT_RUNTIMES = {
+    **AGENT_RUNTIMES,
+    "scripted": "tests.support.runtimes.ScriptedRuntime",
+    "scripted_resumes": "tests.support.runtimes.ResumingRuntime",
+}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # speed; no test depends on the hash
 EVENT_BUS = os.environ.get("EVENT_BUS") or "process"  # tests of a bus choose one; the others need none
 EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ

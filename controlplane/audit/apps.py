@@ -20,6 +20,6 @@ class AuditConfig(AppConfig):
         health.register_warning("audit", lambda: verification.broken_chains() == 0)
         registry.register(ChainCollector())
         register_refusal_record(SecurityRefusals())
-        register_periodic("audit.security", housekeeping.security_housekeeping, every_s=20)
+        register_periodic("audit.security", housekeeping.security_housekeeping, every_s=20, own=True)
         register_periodic("audit.chains", housekeeping.chain_housekeeping, every_s=60)
         register_periodic("audit.retention", housekeeping.retention_housekeeping, every_s=6 * 3600)

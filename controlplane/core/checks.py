@@ -144,6 +144,9 @@ def check_numbers(**_kwargs: Any) -> list[CheckMessage]:
     """Return an error for every number with which the process would start and then not work."""
     lowest = {
         "WORKER_CONCURRENCY": 1,
+        "WORKER_DRAIN_SECONDS": 0,
+        "RUNS_MAX_GLOBAL": 0,
+        "TASKS_CONCURRENCY": 1,
         "LEASE_SECONDS": 1,
         "SWEEP_SECONDS": 0.05,
         "STREAM_HEARTBEAT_SECONDS": 0.05,

@@ -38,6 +38,9 @@ tasks_run_duration_seconds = Histogram(
     ["task", "outcome"],
     registry=registry,
 )
+tasks_worker_restarts_total = Counter(
+    "opensre_tasks_worker_restarts_total", "How often the part that does stored tasks began again.", registry=registry
+)
 database_busy_total = Counter(
     "opensre_database_busy_total", "Requests refused because the database was locked or unreachable.", registry=registry
 )

@@ -11,8 +11,9 @@ class InvestigationsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
+        from controlplane.core.metrics import registry
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import approvals, idempotency
+        from controlplane.investigations import approvals, fleet, idempotency
         from controlplane.investigations.sweeper import sweep_register
         from controlplane.orgs.guards import register_deletion_guard
         from controlplane.reviews.kinds import register_kind
@@ -22,6 +23,8 @@ class InvestigationsConfig(AppConfig):
         register_kind(approvals.AgentAction())
         sweep_register(reviews_expire)  # a run waits for the end of its review
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
+        register_periodic("workers.gone", fleet.workers_forget, every_s=3600)
+        registry.register(fleet.FleetCollector())
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:

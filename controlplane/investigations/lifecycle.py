@@ -4,8 +4,9 @@ Every transition begins with one conditional UPDATE of the thread's row, where t
 zero rows mean that somebody else was first, and nothing is written. Lock order: configuration → thread → run → audit.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -14,7 +15,7 @@ import orjson
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Min, QuerySet, Value
+from django.db.models import F, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from controlplane.configs.limits import limits_for
@@ -22,26 +23,27 @@ from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
 from controlplane.investigations import bus, metrics
 from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, new_event
-from controlplane.investigations.models import Audience, Event, Run, RunStatus, Thread
+from controlplane.investigations.models import ActionApproval, Audience, Event, Message, Run, RunStatus, Thread
 from controlplane.investigations.queueing import messages_settle
+from controlplane.investigations.turn_taking import WaitingTeam, rank, room_for_one_more, teams_in_turn
 from controlplane.orgs.models import Node
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
+from controlplane.runtimes.registry import runtime_resumes
 
 log = structlog.get_logger(__name__)
 
 EndStatus = Literal["completed", "failed", "interrupted", "timeout"]
 
-CLAIM_TEAMS = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run that this worker may work on, and the right to write about it."""
+    """A run that this worker may work on, and the right to write about it. ``at`` is of this process's own clock."""
 
     thread_id: UUID
     fence: Fence
     attempt: int
+    at: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def run_id(self) -> UUID:
@@ -72,20 +74,16 @@ def lease_period() -> timedelta:
 
 
 def run_claim(*, owner: str, only: UUID | None = None) -> Claim | None:
-    """Claim the oldest queued run of a team that has room, and return it, or ``None``.
+    """Claim the run whose turn it is (:mod:`controlplane.investigations.turn_taking`) and return it, or ``None``.
 
-    Teams come in the order of their oldest waiting run, so a team at its limit holds up nobody else.
+    A team at its limit holds up nobody else; the limit of the installation, ``RUNS_MAX_GLOBAL``, holds up everybody.
 
     Args:
         owner: the worker's name, for people; the fence is the epoch.
         only: claim this run or none.
     """
-    queued = Run.objects.filter(status=RunStatus.QUEUED)
-    if only:
-        queued = queued.filter(pk=only)
-    teams = queued.values_list("thread__node_id").annotate(first=Min("created_at")).order_by("first")
-    for node_id, _ in teams[:CLAIM_TEAMS]:
-        claim = _claim(owner, node_id, only)
+    for team in teams_in_turn(only=only):
+        claim = _claim(owner, team, only)
         if claim is not None:
             metrics.runs_claimed_total.inc()
             return claim
@@ -93,14 +91,16 @@ def run_claim(*, owner: str, only: UUID | None = None) -> Claim | None:
 
 
 @transaction.atomic
-def _claim(owner: str, node_id: UUID, only: UUID | None) -> Claim | None:
-    limit = limits_for(config_effective(node_id=node_id).document).concurrent_runs
+def _claim(owner: str, team: WaitingTeam, only: UUID | None) -> Claim | None:
+    limit = limits_for(config_effective(node_id=team.node_id).document).concurrent_runs
+    if team.running >= limit or not room_for_one_more():
+        return None
     # The team's row is the lock under which its running runs are counted, or two workers would both see the last place.
-    Node.objects.select_for_update(no_key=True).get(pk=node_id)
-    runs = Run.objects.filter(thread__node_id=node_id)
+    Node.objects.select_for_update(no_key=True).get(pk=team.node_id)
+    runs = Run.objects.filter(thread__node_id=team.node_id)
     if runs.filter(status=RunStatus.RUNNING).count() >= limit:
         return None
-    queued = runs.filter(status=RunStatus.QUEUED, **({"pk": only} if only else {})).order_by("created_at", "id")
+    queued = runs.filter(status=RunStatus.QUEUED, **({"pk": only} if only else {})).order_by(rank(), "id")
     candidate = queued.values_list("pk", "thread_id").first()
     if candidate is None:
         return None
@@ -176,6 +176,38 @@ def run_suspend(
     elif opening is not None:
         opening()
     return bool(suspended)
+
+
+@transaction.atomic
+def run_hand_over(claim: Claim) -> bool:
+    """Queue a running run again, because its worker stops: another one goes on with what is in the log.
+
+    Calls that had not answered are closed in the log, and messages that this attempt took up are pending again, so that
+    the next attempt gets them. Returns ``False``, changing nothing, when the run must end here instead: its runtime
+    does not resume, it acts on something, it has given its answer, somebody asked it to stop, or the claim no longer
+    holds.
+    """
+    run = Run.objects.get(pk=claim.run_id)
+    if not runtime_resumes(run.runtime) or _has_answer(claim.thread_id, claim.run_id):
+        return False
+    if ActionApproval.objects.filter(run=run).exists():
+        return False  # whether an action was done must stay with the one who did it
+    if not _held(claim).update(epoch=F("epoch") + 1, lease_owner="", lease_until=None):
+        return False
+    worked = F("worked_seconds") + (time.monotonic() - claim.at)
+    queued = Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING, interrupt_requested_at__isnull=True).update(
+        status=RunStatus.QUEUED, worked_seconds=worked
+    )
+    if not queued:
+        transaction.set_rollback(True)
+        return False
+    Message.objects.filter(run=run, delivered_at__gt=run.started_at).update(run=None, delivered_at=None)
+    closing = _open_tools_closed(claim.thread_id, run.pk, "The worker stopped before this tool answered.")
+    if closing:
+        append(thread_id=claim.thread_id, events=closing)
+    transaction.on_commit(metrics.runs_handed_over_total.inc)
+    transaction.on_commit(bus.work.tell)
+    return True
 
 
 @transaction.atomic

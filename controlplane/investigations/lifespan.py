@@ -11,6 +11,7 @@ import structlog
 from django.conf import settings
 
 from controlplane.core import health
+from controlplane.core.tasks import is_scaled
 from controlplane.investigations import buses
 from controlplane.investigations.hub import Hub
 from controlplane.investigations.sweeper import Sweeper
@@ -26,6 +27,24 @@ class Closing(Protocol):
         """Let go of them."""
 
 
+class EndingThread(Protocol):
+    """A thread that ends when told to."""
+
+    def end(self) -> None:
+        """Tell it and wait for it."""
+
+
+def start_task_worker() -> EndingThread | None:
+    """Start the part that does stored tasks and periodic jobs, where the installation is scaled; beside each worker."""
+    if not is_scaled():
+        return None
+    from controlplane.core.tasks.task_worker import TaskWorker  # needs PostgreSQL's driver and schema
+
+    thread = TaskWorker()
+    thread.start()
+    return thread
+
+
 class Lifespan:
     """The ASGI ``lifespan`` application (https://asgi.readthedocs.io/en/latest/specs/lifespan.html)."""
 
@@ -35,6 +54,7 @@ class Lifespan:
         self._sweeper: Sweeper | None = None
         self._worker: WorkerThread | None = None
         self._leave_bus: Callable[[], None] | None = None
+        self._tasks: EndingThread | None = None
 
     async def __call__(
         self,
@@ -62,12 +82,15 @@ class Lifespan:
             self._worker = worker = WorkerThread(concurrency=settings.WORKER_CONCURRENCY)
             worker.start()
             health.register("worker", lambda: worker.worker.is_alive)
+            self._tasks = start_task_worker()
         _end_streams_on_signals(self._hub)
 
     async def stop(self) -> None:
         await self._hub.stop()
         if self._worker is not None:
             await asyncio.to_thread(self._worker.end)
+        if self._tasks is not None:
+            await asyncio.to_thread(self._tasks.end)
         if self._sweeper is not None:
             await asyncio.to_thread(self._sweeper.end)
         if self._leave_bus is not None:

@@ -17,6 +17,9 @@ run_duration_seconds = Histogram(
     registry=registry,
 )
 runs_running = Gauge("opensre_runs_running", "Runs this process works on.", registry=registry)
+runs_handed_over_total = Counter(
+    "opensre_runs_handed_over_total", "Runs this process gave back when it was told to stop.", registry=registry
+)
 leases_lost_total = Counter("opensre_leases_lost_total", "Runs this process lost to another.", registry=registry)
 streams_open = Gauge("opensre_streams_open", "Open event streams of this process.", registry=registry)
 hub_log_reads_total = Counter(

@@ -25,6 +25,13 @@ class RunStatus(models.TextChoices):
     TIMEOUT = "timeout"
 
 
+class Priority(models.IntegerChoices):
+    """What a run is claimed before: somebody waits for an interactive one, an alert's can wait a moment."""
+
+    INTERACTIVE = 0
+    ALERT = 10
+
+
 ACTIVE_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
 END_STATUSES = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.INTERRUPTED, RunStatus.TIMEOUT)
 
@@ -97,6 +104,9 @@ class Run(models.Model):
     number = models.PositiveIntegerField(help_text="Position in the thread, from 1.")
     status = models.CharField(max_length=12, choices=RunStatus, default=RunStatus.QUEUED)
     reason = models.CharField(max_length=200, blank=True)
+    priority = models.PositiveSmallIntegerField(
+        choices=Priority, default=Priority.INTERACTIVE, db_default=Priority.INTERACTIVE
+    )
     prompt = models.TextField()
     alert = models.JSONField(null=True, blank=True)
     artifact = models.ForeignKey(Artifact, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
@@ -263,3 +273,29 @@ class IdempotentCall(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.principal} {self.id}"
+
+
+class WorkerProcess(models.Model):
+    """A worker, as it last showed itself. One that was killed cannot say so: silent for too long, it is lost.
+
+    Nothing is decided by these rows: the leases on the threads decide who works on what.
+    """
+
+    name = models.CharField(primary_key=True, max_length=100, help_text="As in the leases of the threads.")
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    version = models.CharField(max_length=40)
+    concurrency = models.PositiveIntegerField()
+    embedded = models.BooleanField(help_text="Part of a web process.")
+    draining = models.BooleanField(default=False)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="By the database's clock.")
+    stopped_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name_plural = "worker processes"
+        ordering = ["-started_at", "name"]
+
+    @override
+    def __str__(self) -> str:
+        return self.name

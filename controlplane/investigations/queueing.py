@@ -9,9 +9,10 @@ from django.db.models import Q
 
 from controlplane.configs.selectors import config_effective
 from controlplane.core import clock
+from controlplane.core.actor import Channel
 from controlplane.investigations import bus
 from controlplane.investigations.log import append, new_event
-from controlplane.investigations.models import Message, Run, Thread
+from controlplane.investigations.models import Message, Priority, Run, Thread
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
 
@@ -59,10 +60,11 @@ def next_run(
     The turn keeps the evidence and the runtime of the one before; its configuration is pinned anew. Its alert is the
     newest that came with a message that waits or that the run before took up, or else that run's own.
     """
-    node_id = Thread.objects.values_list("node_id", flat=True).get(pk=thread_id)
+    node_id, channel = Thread.objects.values_list("node_id", "channel").get(pk=thread_id)
     run = Run(
         thread_id=thread_id,
         number=previous.number + 1,
+        priority=priority_of(channel=channel, requested_by=requested_by),
         prompt=prompt,
         alert=_newest_alert(thread_id, previous),
         artifact_id=previous.artifact_id,
@@ -87,6 +89,17 @@ def _newest_alert(thread_id: UUID, previous: Run) -> Any:
 def pinned_chain(node_id: UUID) -> list[list[Any]]:
     """Return the versions of the node's configuration chain, root first, as they are stored on a run."""
     return [[str(node), version] for node, version in config_effective(node_id=node_id).chain]
+
+
+def priority_of(*, channel: str, requested_by: str) -> Priority:
+    """Return what a run is claimed before: an alert's own run waits for what people ask, also in an alert's thread.
+
+    Args:
+        channel: of the thread.
+        requested_by: the principal who asked for the run.
+    """
+    by_alert = channel == Channel.ALERT and not requested_by.startswith("user:")
+    return Priority.ALERT if by_alert else Priority.INTERACTIVE
 
 
 def run_queue(run: Run, *, sample: bool = False) -> None:

@@ -20,7 +20,7 @@ from controlplane.core.permissions import Action
 from controlplane.core.redaction import redact_json
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_text
 from controlplane.investigations.models import Artifact, Run, Thread, Visibility
-from controlplane.investigations.queueing import run_queue
+from controlplane.investigations.queueing import priority_of, run_queue
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_is_archived, node_require
 from controlplane.runtimes.registry import get_runtime
@@ -117,6 +117,7 @@ def investigation_queue(draft: Draft) -> Started:
     run = Run(
         thread=thread,
         number=1,
+        priority=priority_of(channel=thread.channel, requested_by=actor.principal),
         prompt=draft.prompt,
         alert=draft.alert,
         artifact=None if draft.snapshot is None else _artifact_create(team.organization_id, draft.snapshot),

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from controlplane.core.db import run_job
 from controlplane.core.periodic import run_due
+from controlplane.core.tasks import is_scaled
 from controlplane.investigations.lifecycle import runs_sweep
 
 log = structlog.get_logger(__name__)
@@ -30,7 +31,8 @@ def sweep_register(step: Callable[[], object]) -> None:
 class Sweeper(threading.Thread):
     """Calls what is registered every ``SWEEP_SECONDS``, and the periodic jobs as they are due.
 
-    Survives a locked or restarting database.
+    Where workers share the periodic jobs, only those that are this process's own. Survives a locked or restarting
+    database.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class Sweeper(threading.Thread):
                     run_job(step)
                 except Exception:  # the next sweep tries again
                     log.exception("sweep.failed")
-            run_due()
+            run_due(own_only=is_scaled())
         connections.close_all()
 
     def end(self) -> None:

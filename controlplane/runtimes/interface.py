@@ -110,7 +110,11 @@ class TurnContext:
 
 
 class AgentRuntime(Protocol):
-    """One way to investigate. Implementations are stateless: everything is in the turn."""
+    """One way to investigate. Implementations are stateless: everything is in the turn.
+
+    One that has ``resumes = True`` may be cut off anywhere and begun again with ``turn.events``; a worker that stops
+    hands its runs over (:func:`controlplane.runtimes.registry.runtime_resumes`).
+    """
 
     name: ClassVar[str]
 

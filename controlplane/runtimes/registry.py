@@ -24,3 +24,12 @@ def get_runtime(name: str) -> AgentRuntime:
         raise invalid("/runtime/kind", "unknown_runtime", f"There is no runtime {name[:80]!r}; there are: {known}.")
     runtime: AgentRuntime = import_string(path)()
     return runtime
+
+
+def runtime_resumes(name: str) -> bool:
+    """Return whether a run of this runtime may be cut off anywhere and begun again by another worker.
+
+    Such a runtime says ``resumes = True``: given its own earlier events it uses what finished, and what it does again
+    has no side effect.
+    """
+    return name in settings.AGENT_RUNTIMES and bool(getattr(get_runtime(name), "resumes", False))

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.templatetags.static import static
 
+from controlplane.settings.background import background_apps, task_backends
 from controlplane.settings.database import database_settings
 from controlplane.settings.environment import Environment, load_env_file, require_directory
 from controlplane.settings.local_secrets import LocalSecrets
@@ -108,6 +109,7 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # ---- database ------------------------------------------------------------------------------------------------------
 DATABASES = {"default": database_settings(env.str("DATABASE_URL", default=""), DATA_DIR)}
+INSTALLED_APPS += background_apps(DATABASES["default"])
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---- people --------------------------------------------------------------------------------------------------------
@@ -268,7 +270,12 @@ SPECTACULAR_SETTINGS = {
 }
 
 # ---- background work, runs, streams --------------------------------------------------------------------------------
-TASKS = {"default": {"BACKEND": "controlplane.core.tasks.InProcessBackend"}}
+TASKS_CHOICE: str = env.choice("TASKS", ("auto", "in_process", "procrastinate"), default="auto")
+TASKS = task_backends(TASKS_CHOICE, DATABASES["default"])
+#: Background tasks that one worker process does at once, beside its runs; only Procrastinate asks.
+TASKS_CONCURRENCY: int = env.int("TASKS_CONCURRENCY", default=4)
+#: Whether workers are woken by NOTIFY, which needs a session of their own; PgBouncer in transaction mode has none.
+TASKS_LISTEN: bool = env.bool("TASKS_LISTEN", default=True)
 #: ``runtime.kind`` → dotted path of the class. A deployment may add its own.
 AGENT_RUNTIMES: dict[str, str] = {
     "builtin": "controlplane.runtimes.builtin.BuiltinRuntime",
@@ -277,6 +284,10 @@ AGENT_RUNTIMES: dict[str, str] = {
 DEFAULT_RUNTIME = "builtin"
 EMBEDDED_WORKER: bool = env.bool("EMBEDDED_WORKER", default=not PRODUCTION)
 WORKER_CONCURRENCY: int = env.int("WORKER_CONCURRENCY", default=4)
+#: How long a worker that was told to stop lets its runs finish, before it hands them over or ends them.
+WORKER_DRAIN_SECONDS: float = env.float("WORKER_DRAIN_SECONDS", default=25.0 if PRODUCTION else 5.0)
+#: Runs at once in the whole installation, whatever the teams' own limits allow; 0 for no such limit.
+RUNS_MAX_GLOBAL: int = env.int("RUNS_MAX_GLOBAL", default=0)
 LEASE_SECONDS: int = env.int("LEASE_SECONDS", default=30)
 SWEEP_SECONDS: float = env.float("SWEEP_SECONDS", default=5.0)
 #: Proxies close a silent connection, some after 20 seconds: no setting makes the pause longer than 15.

@@ -57,6 +57,8 @@ def logging_settings(level: str, log_format: str) -> dict[str, Any]:
             "httpx": {"level": "WARNING", "propagate": True, "handlers": []},
             # every header of every answer, in which a server may repeat what was sent to it
             "httpcore": {"level": "WARNING", "propagate": True, "handlers": []},
+            # a line for every job at INFO, with its arguments; our own ``tasks.*`` lines say which failed
+            "procrastinate": {"level": "WARNING", "propagate": True, "handlers": []},
             "django.server": {"level": "INFO", "propagate": True, "handlers": []},
             # its warnings are 4xx answers with their path, which our own ``http.request`` line has without the path
             "django.request": {"level": "ERROR", "propagate": True, "handlers": []},

@@ -122,8 +122,8 @@ def test_interrupt__runtime_that_does_not_listen__is_cancelled_after_the_grace(
     assert types(started.thread.pk) == ["run_started", "thought", "result", "run_ended"]
 
 
-def test_worker__stopped__ends_its_runs_rather_than_leaving_them(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controlplane.investigations.worker.DRAIN_SECONDS", 0.1)
+def test_worker__stopped__ends_its_runs_rather_than_leaving_them(tree: Tree, settings: Any) -> None:
+    settings.WORKER_DRAIN_SECONDS = 0.1
     started = start_run(tree.system, tree.payments, {"block": True})
     with working():
         wait_for_status(started.run, "running")

@@ -164,7 +164,7 @@ def test_socket__refused_handshakes__problem_documents_that_tell_nothing(tree: T
     rival = make_tree("rival")
     private = start_run(actor_for_user(make_user(tree.payments)), tree.payments).thread
     team = make_team_token(tree.payments)
-    cases: list[tuple[Any, str, int, str]] = [
+    cases: list[tuple[Any, str | None, int, str]] = [
         (thread.pk, None, 401, "not_authenticated"),
         (thread.pk, "nonsense", 401, "not_authenticated"),
         (thread.pk, make_team_token(rival.payments), 404, "not_found"),

@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from controlplane.runtimes.events import (
     Error,
     EventType,
@@ -208,3 +210,19 @@ def _after_question(steps: list[Step], asked: int) -> list[Step]:
 
 def _thought(text: str) -> RuntimeEvent:
     return RuntimeEvent(EventType.THOUGHT, Thought(text=text))
+
+
+class ResumingRuntime(ScriptedRuntime):
+    """Plays the same scripts, and begins again where it was cut off: thoughts that are in the log are not had again."""
+
+    name: ClassVar[str] = "scripted_resumes"
+    resumes: ClassVar[bool] = True
+
+    @override
+    async def run(self, turn: TurnContext) -> AsyncIterator[Emitted]:
+        had = sum(1 for kind, _ in turn.events if kind == EventType.THOUGHT)
+        async for emitted in super().run(turn):
+            if isinstance(emitted, RuntimeEvent) and emitted.type == EventType.THOUGHT and had:
+                had -= 1
+            else:
+                yield emitted

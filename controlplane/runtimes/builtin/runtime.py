@@ -53,6 +53,8 @@ class BuiltinRuntime:
     """
 
     name: ClassVar[str] = "builtin"
+    #: Finished reads are recalled from the log; a run with an action stays with its worker.
+    resumes: ClassVar[bool] = True
 
     async def run(self, turn: TurnContext) -> AsyncIterator[RuntimeEvent | Suspend]:
         """Work on one turn; the last event is the ``result``."""

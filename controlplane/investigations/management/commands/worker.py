@@ -1,4 +1,4 @@
-"""``manage.py worker``: claims and works on runs until told to stop."""
+"""``manage.py worker``: claims and works on runs, and does background tasks, until told to stop."""
 
 import signal
 from argparse import ArgumentParser
@@ -9,12 +9,16 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
+from controlplane.investigations.lifespan import start_task_worker
 from controlplane.investigations.sweeper import Sweeper
 from controlplane.investigations.worker import Worker
 
 
 class Command(BaseCommand):
-    help = "Work on queued runs. SIGTERM or Ctrl-C: claim no more, let the runs in hand finish briefly, then end them."
+    help = (
+        "Work on queued runs and background tasks. SIGTERM or Ctrl-C: claim no more, let the runs in hand finish for "
+        "WORKER_DRAIN_SECONDS, then hand them over or end them. A second one: do so at once."
+    )
 
     @override
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -25,15 +29,21 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, concurrency: int, **options: Any) -> None:
         worker = Worker(concurrency=max(1, concurrency))
+        told = False
 
         def stop(_number: int, _frame: FrameType | None) -> None:
-            worker.stop()
+            nonlocal told
+            (worker.stop_now if told else worker.stop)()
+            told = True
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         sweeper = Sweeper()
         sweeper.start()
+        tasks = start_task_worker()
         try:
             worker.run()
         finally:
+            if tasks is not None:
+                tasks.end()
             sweeper.end()
