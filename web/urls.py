@@ -46,6 +46,7 @@ urlpatterns = [
     path("app/threads/<uuid:thread_id>/question", threads.question, name="thread_question"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report", threads.run_report, name="run_report"),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
+    path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/feedback", threads.feedback, name="run_feedback"),
     path("app/runs", runs.runs, name="runs"),
     path("app/audit", audit.audit, name="audit"),
     path("app/alerts", alerts.alerts, name="alerts"),

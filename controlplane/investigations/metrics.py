@@ -22,3 +22,6 @@ streams_open = Gauge("opensre_streams_open", "Open event streams of this process
 hub_log_reads_total = Counter(
     "opensre_hub_log_reads_total", "Pages the hub read from the log.", ["why"], registry=registry
 )
+feedback_total = Counter(
+    "opensre_feedback_total", "Ratings of runs taken by this process.", ["verdict", "change"], registry=registry
+)

@@ -11,13 +11,14 @@ from typing import Any, Final
 from uuid import UUID
 
 import orjson
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.investigations.models import Audience, Event, Run, RunStatus, Thread, Visibility
+from controlplane.investigations.models import Audience, Event, Feedback, Run, RunStatus, Thread, Verdict, Visibility
 from controlplane.orgs.models import NodeAncestor
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
@@ -129,7 +130,7 @@ def runs_page(
     cursor: str | None = None,
     limit: int | str = 50,
 ) -> Page[Run]:
-    """Return a page of runs, newest first. One query.
+    """Return a page of runs, newest first, with the number of ratings of each verdict. One query.
 
     Args:
         team: only those of the team with this slug.
@@ -141,7 +142,7 @@ def runs_page(
         MalformedRequest: ``bad_cursor`` or ``bad_limit``.
     """
     # An alert may be large, and a list shows none of these.
-    runs = runs_visible(actor).defer("alert", "resume", "config_chain")
+    runs = _with_ratings(runs_visible(actor).defer("alert", "resume", "config_chain"))
     if team:
         runs = runs.filter(thread__node__slug=team)
     if status:
@@ -151,6 +152,17 @@ def runs_page(
     if mine:
         runs = runs.filter(requested_by=actor.principal)
     return page_of(runs, ordering=NEWEST_FIRST, params={"cursor": cursor, "limit": limit})
+
+
+def _with_ratings(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Return ``runs`` with ``rated_correct``, ``rated_partial`` and ``rated_wrong``, in the same query."""
+    return runs.annotate(**{f"rated_{verdict}": _number_of(verdict) for verdict in Verdict.values})
+
+
+def _number_of(verdict: str) -> Coalesce:
+    ratings = Feedback.objects.filter(run=OuterRef("pk"), verdict=verdict).order_by()
+    number = ratings.annotate(same=F("run")).values("same").annotate(number=Count("pk")).values("number")
+    return Coalesce(Subquery(number, output_field=IntegerField()), Value(0))
 
 
 def thread_detail(actor: Actor, thread_id: UUID) -> ThreadDetail:

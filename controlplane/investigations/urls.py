@@ -1,6 +1,6 @@
 from django.urls import path
 
-from controlplane.investigations import api
+from controlplane.investigations import agent_runs_api, api, feedback_api
 
 urlpatterns = [
     path("investigations", api.InvestigationsView.as_view(), name="investigations"),
@@ -10,5 +10,10 @@ urlpatterns = [
     path("threads/<uuid:thread_id>/messages", api.ThreadMessagesView.as_view(), name="thread-messages"),
     path("threads/<uuid:thread_id>/interrupt", api.ThreadInterruptView.as_view(), name="thread-interrupt"),
     path("threads/<uuid:thread_id>/answers", api.ThreadAnswersView.as_view(), name="thread-answers"),
+    path("threads/<uuid:thread_id>/feedback", feedback_api.ThreadFeedbackView.as_view(), name="thread-feedback"),
+    path("internal/feedback", feedback_api.OpenSreFeedbackView.as_view(), name="opensre-feedback"),
+    path("team/agent-runs", agent_runs_api.AgentRunsView.as_view(), name="agent-runs"),
+    path("team/agent-runs/<uuid:run_id>", agent_runs_api.AgentRunView.as_view(), name="agent-run"),
+    path("team/agent-runs/<uuid:run_id>/trace", agent_runs_api.AgentRunTraceView.as_view(), name="agent-run-trace"),
     path("events/schema", api.EventSchemasView.as_view(), name="event-schemas"),
 ]

@@ -40,6 +40,9 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "api/v1/investigations"): {"prompt": "why?", "team": "{org}/{node}"},
     ("POST", "api/v1/threads/{thread_id}/messages"): {"text": "look here"},
     ("POST", "api/v1/threads/{thread_id}/answers"): {"request_id": "q", "answers": {"question_0": "yes"}},
+    ("POST", "api/v1/threads/{thread_id}/feedback"): {"verdict": "correct"},
+    ("POST", "api/v1/internal/feedback"): {"run_id": "{run_id}", "feedback": "positive", "source": "slack"},
+    ("POST", "app/threads/{thread_id}/runs/{run_id}/feedback"): {"verdict": "wrong", "reason": "r"},
     ("POST", "api/v1/alerts/alertmanager"): {
         "version": "4",
         "groupKey": "g",
