@@ -163,6 +163,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "api/v1/config/me/raw", Rule.OWN_NODE, Action.CONFIG_READ),
     Route("GET", f"{_NODE}/integrations", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/integrations/{{name}}/test", Rule.NODE, Action.CONFIG_WRITE),
+    # ---- webhooks
+    Route("GET", f"{_NODE}/webhooks/deliveries", Rule.NODE, Action.CONFIG_READ),
+    Route("POST", f"{_NODE}/webhooks/deliveries/{{delivery_id}}/resend", Rule.NODE, Action.CONFIG_WRITE, 202),
+    Route("POST", f"{_NODE}/webhooks/{{hook}}/test", Rule.NODE, Action.CONFIG_WRITE, 202),
     # ---- investigations
     Route("POST", "api/v1/investigations", Rule.TEAM, Action.RUN_CREATE, 202),
     Route("GET", "api/v1/threads", Rule.CALLER),

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from controlplane.configs.agent_sections import Agents, McpServers, Memory, RemoteAgents, TeamContext, Tools
 from controlplane.configs.alert_sections import AlertsSection
 from controlplane.configs.reference_fields import Reference, holds_reference, require_reference
+from controlplane.configs.webhook_sections import Webhooks
 
 MIB = 1024 * 1024
 #: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
@@ -203,6 +204,7 @@ class DocumentSchema(BaseModel):
     )
     routing: RoutingSection | None = None
     alerts: AlertsSection | None = None
+    webhooks: Webhooks | None = Field(None, description="Who is told when runs end, by name.")
     limits: LimitsSection | None = None
     memory: Memory | None = Field(None, description="How memory is extracted and recalled.")
     runtime: RuntimeSection | None = None

@@ -13,10 +13,15 @@ class InvestigationsConfig(AppConfig):
     def ready(self) -> None:
         from controlplane.core.periodic import register_periodic
         from controlplane.investigations import idempotency
+        from controlplane.investigations.sweeper import sweep_register
+        from controlplane.investigations.webhooks.outbox import deliveries_forget
+        from controlplane.investigations.webhooks.sending import deliveries_sweep
         from controlplane.orgs.guards import register_deletion_guard
 
         register_deletion_guard(_runs_obstacle)
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
+        sweep_register(deliveries_sweep)
+        register_periodic("webhooks.over", deliveries_forget, every_s=3600)
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:

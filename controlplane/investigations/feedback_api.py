@@ -12,10 +12,10 @@ from rest_framework.views import APIView
 from controlplane.core import clock
 from controlplane.core.api import StrictSerializer, actor_of, body_of, query_of
 from controlplane.core.errors import MalformedRequest, invalid
+from controlplane.investigations.agent_runs import run_named
 from controlplane.investigations.api import PROBLEM, FreeText
 from controlplane.investigations.feedback import feedback_give, feedback_list
 from controlplane.investigations.models import Feedback, Verdict
-from controlplane.investigations.agent_runs import run_named
 
 #: OpenSRE's two words for a rating.
 OPENSRE_WORDS = {"positive": Verdict.CORRECT.value, "negative": Verdict.WRONG.value}

@@ -25,3 +25,6 @@ hub_log_reads_total = Counter(
 feedback_total = Counter(
     "opensre_feedback_total", "Ratings of runs taken by this process.", ["verdict", "change"], registry=registry
 )
+webhook_attempts_total = Counter(
+    "opensre_webhook_attempts_total", "Attempts to deliver webhooks by this process.", ["result"], registry=registry
+)

@@ -1,6 +1,8 @@
 from django.urls import path
 
-from controlplane.investigations import agent_runs_api, api, feedback_api
+from controlplane.investigations import agent_runs_api, api, feedback_api, webhooks_api
+
+NODE = "orgs/<slug:org>/nodes/<slug:node>"
 
 urlpatterns = [
     path("investigations", api.InvestigationsView.as_view(), name="investigations"),
@@ -15,5 +17,12 @@ urlpatterns = [
     path("team/agent-runs", agent_runs_api.AgentRunsView.as_view(), name="agent-runs"),
     path("team/agent-runs/<uuid:run_id>", agent_runs_api.AgentRunView.as_view(), name="agent-run"),
     path("team/agent-runs/<uuid:run_id>/trace", agent_runs_api.AgentRunTraceView.as_view(), name="agent-run-trace"),
+    path(f"{NODE}/webhooks/deliveries", webhooks_api.DeliveriesView.as_view(), name="webhook-deliveries"),
+    path(
+        f"{NODE}/webhooks/deliveries/<uuid:delivery_id>/resend",
+        webhooks_api.DeliveryResendView.as_view(),
+        name="webhook-resend",
+    ),
+    path(f"{NODE}/webhooks/<slug:hook>/test", webhooks_api.WebhookTestView.as_view(), name="webhook-test"),
     path("events/schema", api.EventSchemasView.as_view(), name="event-schemas"),
 ]

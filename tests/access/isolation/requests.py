@@ -109,6 +109,7 @@ COMES_TO: Final[dict[tuple[str, str], int]] = {
     ("POST", "api/v1/orgs/{org}/members/{person_id}/invitation"): 409,  # the person has signed in before
     ("POST", "api/v1/reviews/{review_id}/withdraw"): 403,  # nobody who calls is its author
     ("POST", "api/v1/orgs/{org}/nodes/{node}/integrations/{name}/test"): 404,  # none is configured
+    ("POST", "api/v1/orgs/{org}/nodes/{node}/webhooks/deliveries/{delivery_id}/resend"): 409,  # it is still tried
     ("POST", "api/v1/threads/{thread_id}/interrupt"): 409,  # nothing runs
     ("POST", "api/v1/threads/{thread_id}/answers"): 409,  # nothing waits
 }

@@ -22,6 +22,7 @@ from controlplane.configs.services import config_patch
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
+from controlplane.investigations.models import WebhookDelivery
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
@@ -189,7 +190,9 @@ def _ended(plaintext: str, *, expired: bool) -> str:
 def _objects(tree: Tree) -> Objects:
     """Make an object of every kind on the team ``payments``, each made by somebody who does not call."""
     node = tree.payments
-    put(node, {"limits": {"max_turns": 10}, "routing": {"slack_channel_ids": ["C0123456789"]}})
+    hook = {"url": "https://hooks.example.com/in", "secret": "${OPENSRE_CRED_HOOK}", "events": []}
+    routing = {"slack_channel_ids": ["C0123456789"]}
+    put(node, {"limits": {"max_turns": 10}, "routing": routing, "webhooks": {"ops": hook}})
     starter = Person.signed_in(make_user(node, Role.RESPONDER))
     started = finish(start(starter, node, visibility="team"))
     member = make_user(node, Role.VIEWER)
@@ -222,7 +225,12 @@ def _objects(tree: Tree) -> Objects:
         first_at=clock.now(),
         last_at=clock.now(),
     )
+    delivery = WebhookDelivery.objects.create(
+        organization=tree.organization, node=node, hook="ops", event="webhook.test", payload="{}"
+    )
     names: dict[str, Any] = {
+        "delivery_id": delivery.pk,
+        "hook": "ops",
         "public_id": make_token(node).token.public_id,
         "membership_id": member.memberships.get().pk,
         "person_id": member.pk,
@@ -259,6 +267,7 @@ def _nowhere() -> Objects:
             "session_id",
             "identity_id",
             "group_id",
+            "delivery_id",
         ),
         uuid,
     )
@@ -271,6 +280,7 @@ def _nowhere() -> Objects:
             "membership_id": "999999999",
             "version": "99",
             "kind": "ghost",
+            "hook": "ghost",
             "name": "ghost",
             "secret": "y" * 43,
             "vendor": "grafana",
