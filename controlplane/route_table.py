@@ -163,6 +163,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "api/v1/config/me/raw", Rule.OWN_NODE, Action.CONFIG_READ),
     Route("GET", f"{_NODE}/integrations", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/integrations/{{name}}/test", Rule.NODE, Action.CONFIG_WRITE),
+    # ---- retention
+    Route("GET", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_READ),
+    Route("PATCH", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_WRITE),
+    Route("GET", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_READ),
+    Route("POST", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_WRITE, 201),
+    Route("DELETE", f"{_ORG}/retention/holds/{{thread_id}}", Rule.ROOT, Action.CONFIG_WRITE, 204),
     # ---- webhooks
     Route("GET", f"{_NODE}/webhooks/deliveries", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/webhooks/deliveries/{{delivery_id}}/resend", Rule.NODE, Action.CONFIG_WRITE, 202),
@@ -176,6 +182,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "api/v1/threads/{thread_id}/messages", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/interrupt", Rule.THREAD, Action.RUN_CONTROL, 202),
     Route("POST", "api/v1/threads/{thread_id}/answers", Rule.THREAD, Action.RUN_CONTROL, 200),
+    Route("POST", "api/v1/uploads", Rule.ROUTED, Action.RUN_CREATE, 201),
+    Route("DELETE", "api/v1/uploads/{file_id}", Rule.CALLER, status=404, note="One's own that is not used yet: 204."),
+    Route("GET", "api/v1/threads/{thread_id}/files", Rule.THREAD, Action.RUN_READ),
+    Route("GET", "api/v1/threads/{thread_id}/files/{file_id}", Rule.THREAD, Action.RUN_READ),
     Route("GET", "api/v1/threads/{thread_id}/feedback", Rule.THREAD, Action.RUN_READ),
     Route("POST", "api/v1/threads/{thread_id}/feedback", Rule.THREAD, Action.RUN_CONTROL),
     Route("POST", "api/v1/internal/feedback", Rule.THREAD, Action.RUN_CONTROL, note="Of the run that the body names."),

@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OPENSRE_DATA_DIR", tempfile.mkdtemp(prefix="opensre-test-"))
 
 from controlplane.settings import *  # noqa: F403 (the settings under test, then what differs)
-from controlplane.settings import AGENT_RUNTIMES, DATA_DIR
+from controlplane.settings import AGENT_RUNTIMES, DATA_DIR, STORAGES
 from controlplane.settings.database import postgres_settings, sqlite_settings
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -33,4 +33,5 @@ EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
 WHITENOISE_AUTOREFRESH = True  # look files up when asked for: every test client would list them all at its start
 DEFAULT_RUNTIME = os.environ.get("OPENSRE_TEST_RUNTIME", "builtin")
+STORAGES["uploads"] = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
 LOG_LEVEL = "WARNING"

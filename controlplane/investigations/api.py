@@ -42,12 +42,16 @@ class InvestigationInput(StrictSerializer):
     prompt = FreeText()
     team = FreeText(required=False, help_text="ORG/TEAM or TEAM; may be left out when there is only one.")
     alert = serializers.JSONField(required=False, help_text="The alert as its source sent it: an object.")
-    evidence = serializers.JSONField(required=False, help_text="A snapshot/1 object, never a path.")
+    evidence = serializers.JSONField(
+        required=False, help_text="A snapshot/1 object or the id of an upload of one, never a path."
+    )
+    attachments = serializers.JSONField(required=False, help_text="Ids of your uploads, ten at most.")
     visibility = FreeText(required=False, help_text="private or team")
 
 
 class MessageInput(StrictSerializer):
     text = FreeText()
+    attachments = serializers.JSONField(required=False, help_text="Ids of your uploads, ten at most.")
 
 
 class AnswersInput(StrictSerializer):
@@ -140,6 +144,7 @@ class InvestigationsView(APIView):
             alert=body.get("alert"),
             evidence=body.get("evidence"),
             visibility=body.get("visibility"),
+            attachments=body.get("attachments", ()),
         )
 
         def start() -> dict[str, Any]:
@@ -215,7 +220,9 @@ class ThreadMessagesView(APIView):
         body = body_of(MessageInput, request.data)
 
         def post() -> dict[str, Any]:
-            accepted = services.message_post(actor=actor, thread_id=thread_id, text=body["text"])
+            accepted = services.message_post(
+                actor=actor, thread_id=thread_id, text=body["text"], attachments=body.get("attachments", ())
+            )
             return {
                 "message_id": accepted.message.pk,
                 "run_id": accepted.run.pk if accepted.run else None,

@@ -12,7 +12,7 @@ class InvestigationsConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import idempotency
+        from controlplane.investigations import files, idempotency, retention
         from controlplane.investigations.sweeper import sweep_register
         from controlplane.investigations.webhooks.outbox import deliveries_forget
         from controlplane.investigations.webhooks.sending import deliveries_sweep
@@ -22,6 +22,8 @@ class InvestigationsConfig(AppConfig):
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
         sweep_register(deliveries_sweep)
         register_periodic("webhooks.over", deliveries_forget, every_s=3600)
+        register_periodic("retention.investigations", retention.threads_retire, every_s=retention.EVERY_S)
+        register_periodic("files.unused", files.files_sweep, every_s=files.SWEEP_EVERY_S)
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:

@@ -28,3 +28,9 @@ feedback_total = Counter(
 webhook_attempts_total = Counter(
     "opensre_webhook_attempts_total", "Attempts to deliver webhooks by this process.", ["result"], registry=registry
 )
+threads_retired_total = Counter(
+    "opensre_threads_retired_total", "Investigations removed by retention, by this process.", registry=registry
+)
+files_stored_total = Counter(
+    "opensre_files_stored_total", "Files stored by this process.", ["direction"], registry=registry
+)

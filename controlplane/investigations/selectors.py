@@ -7,7 +7,7 @@ administrators included.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import orjson
@@ -15,10 +15,20 @@ from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QueryS
 from django.db.models.functions import Coalesce
 
 from controlplane.core.actor import Actor
-from controlplane.core.errors import NotFound, PermissionDenied, invalid
+from controlplane.core.errors import Gone, NotFound, PermissionDenied, invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.investigations.models import Audience, Event, Feedback, Run, RunStatus, Thread, Verdict, Visibility
+from controlplane.investigations.models import (
+    Audience,
+    Event,
+    Feedback,
+    Run,
+    RunStatus,
+    Thread,
+    ThreadTombstone,
+    Verdict,
+    Visibility,
+)
 from controlplane.orgs.models import NodeAncestor
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
@@ -28,6 +38,8 @@ from controlplane.runtimes.report import Report
 #: What the list of runs can be filtered by.
 STATUSES: Final[tuple[str, ...]] = tuple(RunStatus.values)
 _TURN: Final = re.compile(r"t(\d{1,9})-")
+#: What is seen as a thread is: threads, and what is left of them.
+Seen = TypeVar("Seen", Thread, ThreadTombstone)
 NEWEST_FIRST: Final = ("-created_at", "-id")
 
 
@@ -69,15 +81,19 @@ class ThreadDetail:
 
 def threads_visible(actor: Actor, action: Action = Action.RUN_READ) -> QuerySet[Thread]:
     """Return the threads on which ``actor`` may do ``action``."""
+    return _visible(actor, Thread.objects.all(), action)
+
+
+def _visible(actor: Actor, rows: QuerySet[Seen], action: Action) -> QuerySet[Seen]:
     if actor.organization_id is None:
-        return Thread.objects.none()
+        return rows.none()
     permitted = NodeAncestor.objects.filter(
         descendant_id=OuterRef("node_id"), ancestor_id__in=nodes_that_allow(actor, action)
     )
     seen = Q(visibility=Visibility.TEAM)
     if actor.user_id is not None:
         seen |= Q(starter_id=actor.user_id)
-    return Thread.objects.filter(seen, Exists(permitted), organization_id=actor.organization_id)
+    return rows.filter(seen, Exists(permitted), organization_id=actor.organization_id)
 
 
 def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) -> Thread:
@@ -85,6 +101,7 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
 
     Raises:
         NotFound: the actor does not see the thread.
+        Gone: ``thread_removed``: it would have seen the thread, which retention has removed.
         PermissionDenied: it sees the thread and may not do ``action``.
     """
     related = ("node", "organization")
@@ -93,6 +110,11 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
         return thread
     if action is not Action.RUN_READ and threads_visible(actor).filter(pk=thread_id).exists():
         raise PermissionDenied(f"You may not do this here (it needs {action.value}).")
+    removed = _visible(actor, ThreadTombstone.objects.all(), Action.RUN_READ).filter(pk=thread_id).first()
+    if removed is not None:
+        day = removed.removed_at.date().isoformat()
+        kept = f"your organization keeps investigations for {removed.days} days"
+        raise Gone(f"This investigation was removed on {day}: {kept}.", code="thread_removed")
     raise NotFound
 
 

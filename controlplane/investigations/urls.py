@@ -1,6 +1,6 @@
 from django.urls import path
 
-from controlplane.investigations import agent_runs_api, api, feedback_api, webhooks_api
+from controlplane.investigations import agent_runs_api, api, feedback_api, files_api, retention_api, webhooks_api
 
 NODE = "orgs/<slug:org>/nodes/<slug:node>"
 
@@ -24,5 +24,12 @@ urlpatterns = [
         name="webhook-resend",
     ),
     path(f"{NODE}/webhooks/<slug:hook>/test", webhooks_api.WebhookTestView.as_view(), name="webhook-test"),
+    path("uploads", files_api.UploadsView.as_view(), name="uploads"),
+    path("uploads/<uuid:file_id>", files_api.UploadView.as_view(), name="upload"),
+    path("threads/<uuid:thread_id>/files", files_api.ThreadFilesView.as_view(), name="thread-files"),
+    path("threads/<uuid:thread_id>/files/<uuid:file_id>", files_api.ThreadFileView.as_view(), name="thread-file"),
+    path("orgs/<slug:org>/retention", retention_api.RetentionView.as_view(), name="retention"),
+    path("orgs/<slug:org>/retention/holds", retention_api.HoldsView.as_view(), name="holds"),
+    path("orgs/<slug:org>/retention/holds/<uuid:thread_id>", retention_api.HoldView.as_view(), name="hold"),
     path("events/schema", api.EventSchemasView.as_view(), name="event-schemas"),
 ]

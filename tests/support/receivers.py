@@ -22,7 +22,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What came in, and what is answered: ``answers`` one after the other, then 204. A status of 0 waits for ``free``."""
+    """What came in, and what is answered: ``answers`` in order, then 204. A status of 0 waits for ``free``."""
 
     url: str = ""
     received: list[Received] = field(default_factory=list)
@@ -56,7 +56,7 @@ def receiver() -> Iterator[Receiver]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815 (the base class's names)
 
         @override
         def log_message(self, format: str, *args: Any) -> None:

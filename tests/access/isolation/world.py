@@ -22,7 +22,8 @@ from controlplane.configs.services import config_patch
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
-from controlplane.investigations.models import WebhookDelivery
+from controlplane.investigations.files import file_from_run
+from controlplane.investigations.models import LegalHold, WebhookDelivery
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
@@ -192,7 +193,7 @@ def _objects(tree: Tree) -> Objects:
     node = tree.payments
     hook = {"url": "https://hooks.example.com/in", "secret": "${OPENSRE_CRED_HOOK}", "events": []}
     routing = {"slack_channel_ids": ["C0123456789"]}
-    put(node, {"limits": {"max_turns": 10}, "routing": routing, "webhooks": {"ops": hook}})
+    put(node, {"limits": {"max_turns": 10}, "routing": routing, "webhooks": {f"ops-{tree.organization.slug}": hook}})
     starter = Person.signed_in(make_user(node, Role.RESPONDER))
     started = finish(start(starter, node, visibility="team"))
     member = make_user(node, Role.VIEWER)
@@ -226,11 +227,14 @@ def _objects(tree: Tree) -> Objects:
         last_at=clock.now(),
     )
     delivery = WebhookDelivery.objects.create(
-        organization=tree.organization, node=node, hook="ops", event="webhook.test", payload="{}"
+        organization=tree.organization, node=node, hook="ops-demo", event="webhook.test", payload="{}"
     )
+    file = file_from_run(run=started.run, name="graph.txt", content=b"x")
+    LegalHold.objects.create(organization=tree.organization, thread_id=started.thread.pk)
     names: dict[str, Any] = {
+        "file_id": file.pk,
         "delivery_id": delivery.pk,
-        "hook": "ops",
+        "hook": f"ops-{tree.organization.slug}",
         "public_id": make_token(node).token.public_id,
         "membership_id": member.memberships.get().pk,
         "person_id": member.pk,
@@ -268,6 +272,7 @@ def _nowhere() -> Objects:
             "identity_id",
             "group_id",
             "delivery_id",
+            "file_id",
         ),
         uuid,
     )
