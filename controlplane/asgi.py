@@ -12,6 +12,7 @@ django_application = get_asgi_application()
 from controlplane.configs import hot  # noqa: E402
 from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
 from controlplane.investigations import stream  # noqa: E402 (models need Django set up first)
+from controlplane.investigations.agui import application as agui  # noqa: E402
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
 
@@ -19,13 +20,16 @@ from controlplane.investigations.lifespan import Lifespan  # noqa: E402
 class HttpRouter:
     """Sends the hot routes to their plain ASGI applications, everything else to Django."""
 
-    def __init__(self, streams: stream.ThreadStream, configuration: hot.OwnEffective) -> None:
+    def __init__(self, streams: stream.ThreadStream, front_ends: agui.Agui, configuration: hot.OwnEffective) -> None:
         self._streams = streams
+        self._agui = front_ends
         self._configuration = configuration
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if stream.matches(scope["path"]):
             await self._streams(scope, receive, send)
+        elif agui.matches(scope["path"]):
+            await self._agui(scope, receive, send)
         elif hot.matches(scope):
             await self._configuration(scope, receive, send)
         else:
@@ -51,11 +55,13 @@ def make_application() -> Any:
     """Return an application with a hub of its own, which takes a client's address from trusted proxies alone."""
     hub = Hub()
     configuration = hot.OwnEffective(django_application)
+    streams = stream.ThreadStream(hub)
+    front_ends = agui.Agui(streams)
     application = ProtocolTypeRouter(
         {
-            "http": HttpRouter(stream.ThreadStream(hub), configuration),
+            "http": HttpRouter(streams, front_ends, configuration),
             "websocket": guarded(refuse_websocket),
-            "lifespan": Lifespan(hub, also=[configuration]),
+            "lifespan": Lifespan(hub, also=[configuration, front_ends]),
         }
     )
     return behind_proxies(application)

@@ -376,3 +376,20 @@ class StoredFile(models.Model):
     @override
     def __str__(self) -> str:
         return self.name
+
+
+class AguiThread(models.Model):
+    """What an AG-UI client calls a thread: its own text, which means nothing to anybody else's credential."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    principal = models.CharField(max_length=128)
+    name = models.CharField(max_length=200)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="agui_names")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["principal", "name"], name="agui_thread_once")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.principal} {self.name}"

@@ -27,9 +27,13 @@ from controlplane.orgs.selectors import organization_get
 
 
 class RetentionInput(StrictSerializer):
-    investigation_days = serializers.JSONField(required=False, help_text="7 to 3650, or null to keep for ever.")
-    alert_days = serializers.JSONField(required=False, help_text="7 to 3650, or null to keep for ever.")
-    hold = serializers.JSONField(required=False, help_text="true keeps everything meanwhile.")
+    investigation_days = serializers.JSONField(
+        required=False, allow_null=True, help_text="7 to 3650, or null to keep for ever."
+    )
+    alert_days = serializers.JSONField(
+        required=False, allow_null=True, help_text="7 to 3650, or null to keep for ever."
+    )
+    hold = serializers.JSONField(required=False, allow_null=True, help_text="true keeps everything meanwhile.")
 
 
 class RetentionOutput(serializers.Serializer[Any]):

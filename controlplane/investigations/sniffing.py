@@ -6,7 +6,6 @@ from typing import Final
 import orjson
 
 from controlplane.core.errors import AppError, PayloadTooLarge, UnsupportedMediaType
-from controlplane.core.outbound.bodies import BodyError, BoundedBody
 from controlplane.core.redaction import redact_json, redact_text
 from controlplane.core.strict_json import parse_json
 
@@ -33,18 +32,21 @@ def unpacked(content: bytes, *, limit: int) -> bytes:
     """
     if not content.startswith(_GZIP):
         return content
-    try:
-        body = BoundedBody("gzip", limit)
-        body.feed(content)
-    except BodyError as error:
-        if error.code == "too_large":
-            raise PayloadTooLarge(f"Unpacked the file has more than {limit:,} bytes.", code="file_too_large") from None
-        raise _damaged() from None
-    except zlib.error:
-        raise _damaged() from None
-    if body.content.startswith(_GZIP):
+    body, rest = b"", content
+    while rest:  # each member of the file (RFC 1952, section 2.2)
+        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            body += member.decompress(rest, limit + 1 - len(body))
+        except zlib.error:
+            raise _damaged() from None
+        if len(body) > limit:
+            raise PayloadTooLarge(f"Unpacked the file has more than {limit:,} bytes.", code="file_too_large")
+        if not member.eof:
+            raise _damaged()
+        rest = member.unused_data
+    if body.startswith(_GZIP):
         raise UnsupportedMediaType("A gzip inside a gzip is not unpacked.", code="type_not_allowed")
-    return body.content
+    return body
 
 
 def _damaged() -> UnsupportedMediaType:

@@ -59,7 +59,15 @@ def test_sniff__bytes__decide(content: bytes, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"PK\x03\x04zip", b"\x7fELF", b"MZ\x90\x00", b"text with \x00", b"\xff\xfe\x00", b"\x1f\x8b\x08", b"Rar!\x1a\x07"],
+    [
+        b"PK\x03\x04zip",
+        b"\x7fELF\x02\x01\x01\x00",
+        b"MZ\x90\x00",
+        b"text with \x00",
+        b"\xff\xfe\x00",
+        b"\x1f\x8b\x08",
+        b"Rar!\x1a\x07",
+    ],
 )
 def test_sniff__archives_and_programs__refused(content: bytes) -> None:
     with pytest.raises(UnsupportedMediaType) as caught:
@@ -122,7 +130,7 @@ def test_upload__secret_in_a_text__is_not_stored(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("content", "status", "code"),
     [
-        (b"", 422, "empty_file"),
+        (b"", 422, "file_required"),
         (b"PK\x03\x04", 415, "type_not_allowed"),
         (b"\x1f\x8b\x08\x00", 415, "file_damaged"),
         (b"x" * 2001, 413, "file_too_large"),

@@ -224,7 +224,8 @@ def test_api__policy__read_changed_audited(tree: Tree) -> None:
 
     assert changed.json() == nothing | {"investigation_days": 90}
     assert client.patch(URL, {"hold": True}).json()["investigation_days"] == 90
-    assert AuditEvent.objects.filter(action="retention.change").count() == 2
+    assert client.patch(URL, {"investigation_days": None, "hold": False}).json() == nothing
+    assert AuditEvent.objects.filter(action="retention.change").count() == 3
 
 
 @pytest.mark.parametrize(

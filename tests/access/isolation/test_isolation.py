@@ -13,13 +13,23 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from typing_extensions import override
 
 from controlplane.investigations import stream
+from controlplane.investigations.agui import application as agui
 from controlplane.route_table import ROUTES, RULE_WORDS, Route, Rule
 from tests.access.isolation.calls import Knocking
 from tests.access.isolation.expected import DEAD, FOREIGN, SIGN_IN, expected, is_hidden
 from tests.access.isolation.world import Objects, build
 
 #: Tried over a real server in test_asgi.py.
-_ASGI_ONLY: Final = "api/v1/threads/{thread_id}/stream"
+_ASGI_ONLY: Final = frozenset(
+    {
+        "api/v1/threads/{thread_id}/stream",
+        "api/v1/agui",
+        "api/v1/agui/info",
+        "api/v1/agui/agent/{agent}/run",
+        "api/v1/agui/agent/{agent}/connect",
+        "api/v1/agui/agent/{agent}/stop/{thread_id}",
+    }
+)
 _NAMED: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Those for whom an object that is not theirs must look like none: with rights elsewhere, few, or over all of it.
@@ -54,7 +64,7 @@ def is_administration(path: str) -> bool:
 
 
 LISTED: Final = {route.path for route in ROUTES}
-TABLE: Final = [route for route in ROUTES if route.method != "*" and route.path != _ASGI_ONLY]
+TABLE: Final = [route for route in ROUTES if route.method != "*" and route.path not in _ASGI_ONLY]
 ADMINISTRATION: Final = sorted({path for path, _ in addresses() if is_administration(path)})
 NAMING: Final = [route for route in TABLE if "{" in route.path and route.rule not in {Rule.PUBLIC, Rule.CALLER}]
 
@@ -68,7 +78,8 @@ def name(route: Route) -> str:
 
 def test_table__every_address_has_a_row__and_every_row_an_address() -> None:
     found = {path for path, _ in addresses() if not is_administration(path)}
-    hot = {_ASGI_ONLY} if stream.matches(f"/{_ASGI_ONLY}".replace("{thread_id}", "0" * 36)) else set()
+    filled = {path: f"/{path}".replace("{thread_id}", "0" * 36).replace("{agent}", "payments") for path in _ASGI_ONLY}
+    hot = {path for path, address in filled.items() if stream.matches(address) or agui.matches(address)}
     assert found | hot == {route.path for route in ROUTES if route.method != "*"}
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
     assert set(RULE_WORDS) == set(Rule)
