@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings as django_settings
+from django.test import Client as Browser
 
 from controlplane.core.actor import Role
 from controlplane.investigations.agui import application
@@ -50,11 +52,9 @@ class Client:
             frames = list(parse_sse(response.iter_lines()))
         return [json.loads(frame["data"]) for frame in frames if "data" in frame]
 
-    def run(
-        self, *steps: dict[str, Any], run: str = "r1", thread: str = "chat-1", text: str = ""
-    ) -> list[dict[str, Any]]:
-        message = {"id": run, "role": "user", "content": text or script(*steps)}
-        body = {"threadId": thread, "runId": run, "messages": [message], "tools": [], "context": [], "state": {}}
+    def run(self, *steps: dict[str, Any], run: str = "r1") -> list[dict[str, Any]]:
+        message = {"id": run, "role": "user", "content": script(*steps)}
+        body = {"threadId": "chat-1", "runId": run, "messages": [message], "tools": [], "context": [], "state": {}}
         return self.stream("/agent/payments/run", body)
 
 
@@ -119,7 +119,7 @@ def test_message_to_a_running_turn__stream_goes_on_to_its_answer(client: Client)
         wait_until(lambda: Run.objects.filter(status="running").exists(), what="the run to be worked on")
         joined = threading.Thread(target=lambda: found.append(client.run({"result": "second"}, run="r2")))
         joined.start()
-        wait_until(lambda: Message.objects.exists(), what="the message")
+        wait_until(Message.objects.exists, what="the message")
         assert client.post("/agent/payments/stop/chat-1", {}).json()["stopped"] is True
         blocked.join(20)
         joined.join(20)
@@ -230,9 +230,6 @@ def test_bad_call__clear_problem_and_nothing_started(
 
 
 def test_cookie__opens_nothing(server: Server, payments: Node) -> None:
-    from django.conf import settings as django_settings
-    from django.test import Client as Browser
-
     browser = Browser()
     browser.force_login(make_user(payments))
     cookie = browser.cookies[django_settings.SESSION_COOKIE_NAME].value
