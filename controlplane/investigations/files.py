@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from controlplane.audit.services import audit_record
 from controlplane.core import clock
@@ -40,6 +40,8 @@ from controlplane.investigations.models import Run, StoredFile, Thread
 from controlplane.investigations.selectors import thread_get
 from controlplane.investigations.sniffing import JSON, cleaned, sniff, unpacked
 from controlplane.runtimes.events import FileRef
+
+__all__ = ["StoredFile"]  # pages hold rows that they got here
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +90,7 @@ def file_upload(*, actor: Actor, name: object, content: bytes) -> StoredFile:
     """
     if actor.organization_id is None or not nodes_that_allow(actor, Action.RUN_CREATE):
         raise PermissionDenied(f"You may not do this here (it needs {Action.RUN_CREATE.value}).")
-    waiting = StoredFile.objects.filter(by=actor.principal, thread__isnull=True, removed_at__isnull=True).count()
+    waiting = _own(actor).count()
     if waiting >= MAX_WAITING:
         raise Conflict(f"{waiting} files wait to be used already; use them or wait a day.", code="too_many_files")
     kept, media_type = _checked(content)
@@ -105,8 +107,14 @@ def file_from_run(*, run: Run, name: str, content: bytes) -> StoredFile:
     return _stored(file, kept)
 
 
+def file_limit() -> int:
+    """Return the largest file that is taken, in bytes."""
+    limit: int = settings.UPLOAD_MAX_BYTES
+    return limit
+
+
 def _checked(content: bytes) -> tuple[bytes, str]:
-    limit = settings.UPLOAD_MAX_BYTES
+    limit = file_limit()
     if not content:
         raise invalid("/file", "empty_file", "The file is empty.")
     if len(content) > limit:
@@ -173,14 +181,7 @@ def uploads_of(actor: Actor, ids: object) -> list[StoredFile]:
     if len(ids) > MAX_FILES:
         raise invalid("/attachments", "too_many_files", f"At most {MAX_FILES} files are taken along.")
     wanted = [_uuid(id_) for id_ in ids]
-    mine = StoredFile.objects.filter(
-        pk__in=[id_ for id_ in wanted if id_],
-        by=actor.principal,
-        organization_id=actor.organization_id,
-        ready=True,
-        thread__isnull=True,
-        removed_at__isnull=True,
-    )
+    mine = _own(actor).filter(pk__in=[id_ for id_ in wanted if id_], ready=True)
     found = {file.pk: file for file in mine}
     files: list[StoredFile] = []
     for index, id_ in enumerate(wanted):
@@ -190,6 +191,15 @@ def uploads_of(actor: Actor, ids: object) -> list[StoredFile]:
             raise invalid(f"/attachments/{index}", "unknown_upload", detail)
         files.append(file)
     return files
+
+
+def _own(actor: Actor) -> QuerySet[StoredFile]:
+    """Return the actor's uploads that no thread has taken up."""
+    if actor.organization_id is None:
+        return StoredFile.objects.none()
+    return StoredFile.objects.filter(
+        by=actor.principal, organization_id=actor.organization_id, thread__isnull=True, removed_at__isnull=True
+    )
 
 
 def files_attach(
@@ -259,8 +269,12 @@ def files_of(actor: Actor, thread_id: UUID) -> list[StoredFile]:
     Raises:
         NotFound: the actor does not see the thread.
     """
-    thread = thread_get(actor, thread_id)
-    return list(StoredFile.objects.filter(thread=thread, ready=True, removed_at__isnull=True))
+    return files_of_thread(thread_get(actor, thread_id).pk)
+
+
+def files_of_thread(thread_id: UUID) -> list[StoredFile]:
+    """Return the files of a thread that the caller is known to see, oldest first."""
+    return list(StoredFile.objects.filter(thread_id=thread_id, ready=True, removed_at__isnull=True))
 
 
 def file_read(actor: Actor, thread_id: UUID, file_id: UUID) -> Content:
@@ -301,10 +315,7 @@ def upload_discard(*, actor: Actor, file_id: UUID) -> None:
     Raises:
         NotFound: there is none of that id.
     """
-    mine = StoredFile.objects.filter(
-        pk=file_id, by=actor.principal, organization_id=actor.organization_id, thread__isnull=True
-    )
-    if actor.organization_id is None or not mine.filter(removed_at__isnull=True).update(removed_at=clock.now()):
+    if actor.organization_id is None or not _own(actor).filter(pk=file_id).update(removed_at=clock.now()):
         raise NotFound
     audit_record(
         actor=actor,

@@ -36,9 +36,8 @@ class FileParser(BaseParser):
     @override
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
-    ) -> bytes:
-        content: bytes = stream.read(settings.UPLOAD_MAX_BYTES + 1)
-        return content
+    ) -> Any:
+        return stream.read(settings.UPLOAD_MAX_BYTES + 1)
 
 
 class UploadOutput(serializers.Serializer[Any]):

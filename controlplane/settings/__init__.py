@@ -212,7 +212,7 @@ CONTENT_SECURITY_POLICY = {
 # ---- static files --------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
-STORAGES = {
+STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "web.static_files.ModuleStaticFilesStorage"

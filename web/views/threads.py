@@ -15,6 +15,7 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
 from controlplane.investigations.feedback import feedback_give, may_rate, ratings_of
+from controlplane.investigations.files import files_of_thread
 from controlplane.investigations.selectors import question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from web.export import report_filename, report_markdown
@@ -34,10 +35,13 @@ def _page(
 ) -> HttpResponseBase:
     detail = thread_detail(actor, thread_id)
     said = ratings_of(actor, [view.run.pk for view in detail.runs])
+    files = files_of_thread(thread_id)
     context = {
         "detail": detail,
         "thread": detail.thread,
-        "turns": [turn_of(view, said.get(view.run.pk), may_rate=detail.can_control) for view in detail.runs],
+        "turns": [
+            turn_of(view, said.get(view.run.pk), may_rate=detail.can_control, files=files) for view in detail.runs
+        ],
         "last_run": detail.runs[-1].run if detail.runs else None,
         "active_run": detail.active_run,
         "question": detail.pending_question if detail.can_control else None,
@@ -62,7 +66,8 @@ def _credential(principal: str) -> str:
 def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The outcome of one run as a fragment."""
     view = run_view(actor, thread_id, run_id)
-    turn = turn_of(view, ratings_of(actor, [run_id]).get(run_id), may_rate=may_rate(actor, thread_id))
+    rated = ratings_of(actor, [run_id]).get(run_id)
+    turn = turn_of(view, rated, may_rate=may_rate(actor, thread_id), files=files_of_thread(thread_id))
     return render(request, "web/partials/outcome.html", {"turn": turn})
 
 

@@ -161,15 +161,18 @@ class _Translation:
     async def _follow(self) -> None:
         """Read our stream, again where it ended by its own limit of time, until the run is over."""
         loop = asyncio.get_running_loop()
-        while not (self._projector.over or self._gone.is_set()):
+        while not self._done():
             began = loop.time()
             self._rest = b""
             await self._streams(self._native(), self._until_over, self._take)
-            if self._projector.over or self._gone.is_set():
+            if self._done():
                 return
             if self._refused or loop.time() - began < SHORTEST_SECONDS:
                 code = "no_longer_allowed" if self._refused in (401, 403, 404, 410) else "stream_closed"
                 await self._write(self._projector.broken(code, "The stream has ended; the run goes on. Connect again."))
+
+    def _done(self) -> bool:
+        return self._projector.over or self._gone.is_set()
 
     def _native(self) -> Scope:
         """Return the request for our own stream that this one stands for."""

@@ -66,15 +66,18 @@ class Projector:
         if self.over:
             return []
         before = self._taken_up(kind, envelope)
-        if self.over or envelope["run_id"] not in (self.run_id, None) or data.get("withheld"):
+        if before or envelope["run_id"] not in (self.run_id, None) or data.get("withheld"):
             return before
         return before + self._stamped(self._events(EventType(kind), data), seq, at)
 
     def flush(self) -> list[AguiEvent]:
         """Return the held end of the run: nothing takes up what is awaited."""
         held, self.held = self.held, []
-        self.over = self.over or bool(held)
-        return held
+        return self._closing(held) if held else []
+
+    def _closing(self, events: list[AguiEvent]) -> list[AguiEvent]:
+        self.over = True
+        return events
 
     def broken(self, code: str, message: str) -> list[AguiEvent]:
         """Return the events that end a stream that cannot go on."""
