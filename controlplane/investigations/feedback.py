@@ -31,6 +31,11 @@ class Ratings:
     mine: Feedback | None = None
 
     @property
+    def others(self) -> tuple[Feedback, ...]:
+        """Those that are not the actor's own."""
+        return tuple(item for item in self.all if item is not self.mine)
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many said what, every verdict named."""
         return {verdict: sum(item.verdict == verdict for item in self.all) for verdict in VERDICTS}

@@ -256,7 +256,7 @@ class WebhookDelivery(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="webhook_deliveries")
-    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="webhook_deliveries")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="webhook_deliveries")
     hook = models.CharField(max_length=63, help_text="Name in the section webhooks.")
     event = models.CharField(max_length=24)
     thread = models.ForeignKey(Thread, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries")
