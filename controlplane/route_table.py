@@ -164,11 +164,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", f"{_NODE}/integrations", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/integrations/{{name}}/test", Rule.NODE, Action.CONFIG_WRITE),
     # ---- retention
-    Route("GET", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_READ),
-    Route("PATCH", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_WRITE),
-    Route("GET", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_READ),
-    Route("POST", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_WRITE, 201),
-    Route("DELETE", f"{_ORG}/retention/holds/{{thread_id}}", Rule.ROOT, Action.CONFIG_WRITE, 204),
+    Route("GET", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_READ, note=_ROOT_UNSEEN),
+    Route("PATCH", f"{_ORG}/retention", Rule.ROOT, Action.CONFIG_WRITE, note=_ROOT_UNSEEN),
+    Route("GET", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_READ, note=_ROOT_UNSEEN),
+    Route("POST", f"{_ORG}/retention/holds", Rule.ROOT, Action.CONFIG_WRITE, 201, note=_ROOT_UNSEEN),
+    Route("DELETE", f"{_ORG}/retention/holds/{{thread_id}}", Rule.ROOT, Action.CONFIG_WRITE, 204, note=_ROOT_UNSEEN),
     # ---- webhooks
     Route("GET", f"{_NODE}/webhooks/deliveries", Rule.NODE, Action.CONFIG_READ),
     Route("POST", f"{_NODE}/webhooks/deliveries/{{delivery_id}}/resend", Rule.NODE, Action.CONFIG_WRITE, 202),

