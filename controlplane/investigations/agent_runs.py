@@ -13,6 +13,8 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, invalid
 from controlplane.investigations.models import Audience, Event, Feedback, Run, RunStatus, Thread, Verdict
+from controlplane.investigations.reported_models import ReportedRun
+from controlplane.investigations.reporting import reported_get, reported_visible
 from controlplane.investigations.selectors import NEWEST_FIRST, is_starter, run_view, runs_visible
 from controlplane.runtimes.events import EventType
 
@@ -53,10 +55,21 @@ def run_named(actor: Actor, run_id: object, correlation_id: object = None) -> tu
     return found
 
 
-def agent_runs_page(actor: Actor, *, limit: int, offset: int) -> AgentRuns:
-    """Return ``limit`` runs the actor sees, newest first, after the first ``offset``. Three queries."""
-    rows = runs_visible(actor).defer("alert", "resume", "config_chain").order_by(*NEWEST_FIRST)
-    return _with_counts(list(rows[offset : offset + limit]))
+def agent_runs_page(actor: Actor, *, limit: int, offset: int) -> list[dict[str, Any]]:
+    """Return ``limit`` runs the actor sees, ours and reported ones, newest first, after the first ``offset``.
+
+    Six queries: which they are, then what they say.
+    """
+    ours = runs_visible(actor).order_by(*NEWEST_FIRST).values_list("created_at", "pk")
+    reported = reported_visible(actor).order_by(*NEWEST_FIRST).values_list("created_at", "pk")
+    end = offset + limit
+    newest = sorted([*ours[:end], *reported[:end]], reverse=True)[offset:end]
+    ids = [id_ for _, id_ in newest]
+    rows = runs_visible(actor).defer("alert", "resume", "config_chain").filter(pk__in=ids)
+    page = _with_counts(list(rows))
+    shown = {run.pk: agent_run_json(run, page) for run in page.runs}
+    shown |= {run.pk: reported_json(run) for run in reported_visible(actor).filter(pk__in=ids)}
+    return [shown[id_] for id_ in ids if id_ in shown]
 
 
 def _with_counts(runs: Sequence[Run]) -> AgentRuns:
@@ -73,13 +86,16 @@ def _mostly(told: Counter[str]) -> str:
     return "positive" if told[Verdict.CORRECT] * 2 >= told.total() else "negative"
 
 
-def agent_run(actor: Actor, run_id: UUID) -> dict[str, Any]:
-    """Return one run with its answer and report.
+def agent_run(actor: Actor, name: str) -> dict[str, Any]:
+    """Return one run, ours or a reported one, with its answer and report.
 
     Raises:
         NotFound: no such run that the actor sees.
     """
-    thread_id, _ = run_named(actor, str(run_id))
+    run_id = _ours(actor, name)
+    if run_id is None:
+        return reported_json(reported_get(actor, name), whole=True)
+    thread_id, _ = run_named(actor, name)
     view = run_view(actor, thread_id, run_id)
     run = runs_visible(actor).get(pk=run_id)
     cause = view.report.root_cause if view.report else None
@@ -90,13 +106,22 @@ def agent_run(actor: Actor, run_id: UUID) -> dict[str, Any]:
     }
 
 
-def agent_run_trace(actor: Actor, run_id: UUID) -> dict[str, Any]:
+def _ours(actor: Actor, name: str) -> UUID | None:
+    """Return the id of a run of ours that the actor sees, ``None`` where the name is no such one."""
+    run_id = _uuid(name)
+    return run_id if run_id and runs_visible(actor).filter(pk=run_id).exists() else None
+
+
+def agent_run_trace(actor: Actor, name: str) -> dict[str, Any]:
     """Return what a run thought and which tools it called, in the order of the log, 2,000 events at most.
 
     Raises:
         NotFound: no such run that the actor sees.
     """
-    thread_id, _ = run_named(actor, str(run_id))
+    run_id = _ours(actor, name)
+    if run_id is None:
+        return reported_trace(reported_get(actor, name))
+    thread_id, _ = run_named(actor, name)
     thread = Thread.objects.get(pk=thread_id)
     kinds = [EventType.THOUGHT, EventType.TOOL_START, EventType.TOOL_END]
     log = Event.objects.filter(thread=thread, run_id=run_id, type__in=kinds).order_by("seq")
@@ -163,9 +188,48 @@ def agent_run_json(run: Run, page: AgentRuns) -> dict[str, Any]:
     }
 
 
-def agent_runs_json(page: AgentRuns) -> list[dict[str, Any]]:
-    """Return a page in their shape: a plain array."""
-    return [agent_run_json(run, page) for run in page.runs]
+def reported_json(run: ReportedRun, *, whole: bool = False) -> dict[str, Any]:
+    """Return a reported run in their shape; ``whole`` with its output."""
+    return {
+        "id": run.name,
+        "correlationId": run.correlation_id,
+        "agentName": run.agent_name,
+        "triggerSource": run.trigger_source,
+        "triggerActor": run.trigger_actor,
+        "triggerMessage": run.trigger_message,
+        "status": run.status,
+        "startedAt": clock.rfc3339(run.created_at),
+        "completedAt": clock.rfc3339(run.ended_at) if run.ended_at else None,
+        "durationSeconds": run.duration_seconds,
+        "toolCallsCount": run.tool_calls_count,
+        "outputSummary": run.output_summary if whole else run.output_summary[:300],
+        "outputJson": run.output_json if whole else None,
+        "errorMessage": run.error_message or None,
+        "confidence": run.confidence,
+        "feedback": None,
+    }
+
+
+def reported_trace(run: ReportedRun) -> dict[str, Any]:
+    """Return what a run elsewhere was reported to have thought and called."""
+    calls = [{ours: call.get(theirs) for ours, theirs in _CALL_MEMBERS.items()} for call in run.tool_calls]
+    thoughts = [{name: item.get(name) for name in ("text", "ts", "seq", "agent")} for item in run.thoughts]
+    return {"runId": run.name, "toolCalls": calls, "thoughts": thoughts, "total": len(calls)}
+
+
+_CALL_MEMBERS: Final = {
+    "id": "id",
+    "toolName": "tool_name",
+    "agentName": "agent_name",
+    "parentAgent": "parent_agent",
+    "toolInput": "tool_input",
+    "toolOutput": "tool_output",
+    "startedAt": "started_at",
+    "durationMs": "duration_ms",
+    "status": "status",
+    "errorMessage": "error_message",
+    "sequenceNumber": "sequence_number",
+}
 
 
 def _uuid(value: object) -> UUID | None:

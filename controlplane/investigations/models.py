@@ -393,3 +393,6 @@ class AguiThread(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.principal} {self.name}"
+
+
+from controlplane.investigations.reported_models import ReportedRun  # noqa: E402, F401 (found by Django here)

@@ -31,6 +31,7 @@ from controlplane.investigations.models import (
     Thread,
     ThreadTombstone,
 )
+from controlplane.investigations.reported_models import ReportedRun
 from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.selectors import node_require
 
@@ -199,6 +200,13 @@ def _audit_hold(actor: Actor, organization: Organization, thread_id: UUID, actio
 # ---- the removal -----------------------------------------------------------------------------------------------------
 
 
+def reported_retire(organization_id: UUID, cutoff: datetime) -> int:
+    """Remove up to a batch of the runs that agents elsewhere reported before ``cutoff``; return how many."""
+    old = ReportedRun.objects.filter(organization_id=organization_id, created_at__lt=cutoff)
+    ids = list(old.order_by("created_at").values_list("pk", flat=True)[: BATCH_THREADS * BATCHES])
+    return ReportedRun.objects.filter(pk__in=ids).delete()[0]
+
+
 def threads_retire() -> int:
     """Remove what every organization's policy lets go, in batches; return how many threads went.
 
@@ -234,8 +242,9 @@ def batch_retire(organization_id: UUID) -> int:
         size += events
     locked = list(Thread.objects.select_for_update(skip_locked=True).filter(pk__in=ids))
     threads = [thread for thread in locked if _removable(organization_id, cutoff).filter(pk=thread.pk).exists()]
-    if threads:
-        _remove(root, threads, policy.investigation_days)
+    reported = reported_retire(organization_id, cutoff)
+    if threads or reported:
+        _remove(root, threads, policy.investigation_days, reported)
     return len(threads)
 
 
@@ -254,7 +263,7 @@ def _removable(organization_id: UUID, cutoff: datetime) -> QuerySet[Thread]:
     )
 
 
-def _remove(root: Node, threads: list[Thread], days: int) -> None:
+def _remove(root: Node, threads: list[Thread], days: int, reported: int) -> None:
     organization_id = root.organization_id
     ids = [thread.pk for thread in threads]
     now = clock.now()
@@ -290,6 +299,7 @@ def _remove(root: Node, threads: list[Thread], days: int) -> None:
             "threads": [str(thread_id) for thread_id in ids],
             "runs": sum(runs.values()),
             "events": sum(thread.last_seq for thread in threads),
+            "reported_runs": reported,
             "days": days,
         },
     )

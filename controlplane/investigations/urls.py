@@ -14,9 +14,21 @@ urlpatterns = [
     path("threads/<uuid:thread_id>/answers", api.ThreadAnswersView.as_view(), name="thread-answers"),
     path("threads/<uuid:thread_id>/feedback", feedback_api.ThreadFeedbackView.as_view(), name="thread-feedback"),
     path("internal/feedback", feedback_api.OpenSreFeedbackView.as_view(), name="opensre-feedback"),
+    path("internal/agent-runs", agent_runs_api.ReportedRunsView.as_view(), name="reported-runs"),
+    path("internal/agent-runs/<str:run_id>", agent_runs_api.ReportedRunView.as_view(), name="reported-run"),
+    path(
+        "internal/agent-runs/<str:run_id>/thoughts",
+        agent_runs_api.ReportedThoughtsView.as_view(),
+        name="reported-thoughts",
+    ),
+    path(
+        "internal/agent-runs/<str:run_id>/tool-calls",
+        agent_runs_api.ReportedToolCallsView.as_view(),
+        name="reported-tool-calls",
+    ),
     path("team/agent-runs", agent_runs_api.AgentRunsView.as_view(), name="agent-runs"),
-    path("team/agent-runs/<uuid:run_id>", agent_runs_api.AgentRunView.as_view(), name="agent-run"),
-    path("team/agent-runs/<uuid:run_id>/trace", agent_runs_api.AgentRunTraceView.as_view(), name="agent-run-trace"),
+    path("team/agent-runs/<str:run_id>", agent_runs_api.AgentRunView.as_view(), name="agent-run"),
+    path("team/agent-runs/<str:run_id>/trace", agent_runs_api.AgentRunTraceView.as_view(), name="agent-run-trace"),
     path(f"{NODE}/webhooks/deliveries", webhooks_api.DeliveriesView.as_view(), name="webhook-deliveries"),
     path(
         f"{NODE}/webhooks/deliveries/<uuid:delivery_id>/resend",

@@ -207,7 +207,7 @@ def test_agent_runs__query_count__does_not_grow(tree: Tree, ended: Started, djan
         finish(start(Person.signed_in(make_user(tree.payments)), tree.payments, visibility="team"))
     client = api_client(token=make_team_token(tree.payments))
     client.get("/api/v1/team/agent-runs")
-    with django_assert_num_queries(4):  # token, runs, their tool calls, their ratings
+    with django_assert_num_queries(7):  # token; which; ours, their tool calls and ratings; reported ones
         assert len(client.get("/api/v1/team/agent-runs").json()) == 4
 
 

@@ -24,6 +24,7 @@ from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
 from controlplane.investigations.files import file_from_run
 from controlplane.investigations.models import LegalHold, WebhookDelivery
+from controlplane.investigations.reported_models import ReportedRun
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
@@ -229,6 +230,8 @@ def _objects(tree: Tree) -> Objects:
     delivery = WebhookDelivery.objects.create(
         organization=tree.organization, node=node, hook="ops-demo", event="webhook.test", payload="{}"
     )
+    # Named as our own run is, so that one name serves both kinds of addresses.
+    ReportedRun.objects.create(organization=tree.organization, node=node, name=str(started.run.pk), by="x")
     file = file_from_run(run=started.run, name="graph.txt", content=b"x")
     LegalHold.objects.create(organization=tree.organization, thread_id=started.thread.pk)
     names: dict[str, Any] = {
