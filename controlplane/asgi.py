@@ -15,6 +15,7 @@ from controlplane.configs import hot  # noqa: E402
 from controlplane.core.db import DatabaseThreads  # noqa: E402
 from controlplane.core.edge import SameOrigin, behind_proxies  # noqa: E402
 from controlplane.investigations import sockets, stream  # noqa: E402 (models need Django set up first)
+from controlplane.investigations.agui import application as agui  # noqa: E402
 from controlplane.investigations.hub import Hub  # noqa: E402
 from controlplane.investigations.lifespan import Lifespan  # noqa: E402
 from controlplane.investigations.opensre import stream as opensre  # noqa: E402
@@ -24,10 +25,15 @@ class HttpRouter:
     """Sends the hot routes to their plain ASGI applications, everything else to Django."""
 
     def __init__(
-        self, streams: stream.ThreadStream, investigate: opensre.Investigate, configuration: hot.OwnEffective
+        self,
+        streams: stream.ThreadStream,
+        investigate: opensre.Investigate,
+        front_ends: agui.Agui,
+        configuration: hot.OwnEffective,
     ) -> None:
         self._streams = streams
         self._investigate = investigate
+        self._agui = front_ends
         self._configuration = configuration
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -35,6 +41,8 @@ class HttpRouter:
             await self._streams(scope, receive, send)
         elif opensre.matches(scope["path"]):
             await self._investigate(scope, receive, send)
+        elif agui.matches(scope["path"]):
+            await self._agui(scope, receive, send)
         elif hot.matches(scope):
             await self._configuration(scope, receive, send)
         else:
@@ -66,11 +74,13 @@ def make_application() -> Any:
     hub = Hub()
     steering = Steering()
     configuration = hot.OwnEffective(django_application)
+    streams = stream.ThreadStream(hub)
+    front_ends = agui.Agui(streams)
     application = ProtocolTypeRouter(
         {
-            "http": HttpRouter(stream.ThreadStream(hub), opensre.Investigate(hub, steering.database), configuration),
+            "http": HttpRouter(streams, opensre.Investigate(hub, steering.database), front_ends, configuration),
             "websocket": guarded(sockets.websockets(hub, steering.database)),
-            "lifespan": Lifespan(hub, also=[configuration, steering, Unwritten()]),
+            "lifespan": Lifespan(hub, also=[configuration, front_ends, steering, Unwritten()]),
         }
     )
     return behind_proxies(application)

@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OPENSRE_DATA_DIR", tempfile.mkdtemp(prefix="opensre-test-"))
 
 from controlplane.settings import *  # noqa: F403 (the settings under test, then what differs)
-from controlplane.settings import AGENT_RUNTIMES, DATA_DIR, INSTALLED_APPS
+from controlplane.settings import AGENT_RUNTIMES, DATA_DIR, INSTALLED_APPS, STORAGES
 from controlplane.settings.background import background_apps, task_backends
 from controlplane.settings.database import postgres_settings, sqlite_settings
 
@@ -44,4 +44,5 @@ EMBEDDED_WORKER = "EMBEDDED_WORKER_IN_TESTS" in os.environ
 ALLOWED_HOSTS = ["*"]
 WHITENOISE_AUTOREFRESH = True  # look files up when asked for: every test client would list them all at its start
 DEFAULT_RUNTIME = os.environ.get("OPENSRE_TEST_RUNTIME", "builtin")
+STORAGES["uploads"] = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
 LOG_LEVEL = "WARNING"

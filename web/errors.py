@@ -14,6 +14,7 @@ _TITLES: Final = {
     401: "Sign in first",
     403: "You may not do this",
     404: "There is nothing here",
+    410: "This is no longer kept",
     413: "That is too large",
     429: "That was too often",
     503: "The database is busy",

@@ -15,7 +15,7 @@ from controlplane.core.strict_json import parse_json
 MAX_ALERT_BYTES: Final = 1024 * 1024
 MAX_EVIDENCE_BYTES: Final = 8 * 1024 * 1024
 #: How long a form remembers that it was sent.
-_FIELDS: Final = frozenset({"prompt", "team", "alert", "evidence", "visibility"})
+_FIELDS: Final = frozenset({"prompt", "team", "alert", "evidence", "visibility", "attachments"})
 
 
 class SignInForm(forms.Form):
@@ -39,8 +39,8 @@ class Composer:
 
     @property
     def extended(self) -> bool:
-        """Whether the part with alert and evidence is to be open."""
-        return bool(self.alert) or not self.errors.keys().isdisjoint({"alert", "evidence"})
+        """Whether the part with files, alert and evidence is to be open."""
+        return bool(self.alert) or not self.errors.keys().isdisjoint({"alert", "evidence", "attachments"})
 
 
 def composer_typed(request: HttpRequest) -> Composer:

@@ -1,12 +1,14 @@
 """A report as its page shows it: citations numbered in reading order, observation and inference told apart."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from controlplane.investigations.feedback import Ratings
+from controlplane.investigations.files import StoredFile
 from controlplane.investigations.selectors import ObservationRef, RunView
 from controlplane.runtimes.charts import Chart, chart_of
 from controlplane.runtimes.drawings import Drawing, draw, gutter_of
@@ -184,10 +186,23 @@ class Turn:
 
     view: RunView
     page: ReportPage | None
+    ratings: Ratings = field(default_factory=Ratings)
+    may_rate: bool = False
+    files: Sequence[StoredFile] = ()
 
     @property
     def ended(self) -> bool:
         return not self.view.run.is_active
+
+    @property
+    def incoming(self) -> list[StoredFile]:
+        """The files that came with what was asked or said."""
+        return [file for file in self.files if not file.outgoing]
+
+    @property
+    def outgoing(self) -> list[StoredFile]:
+        """The files that the run made."""
+        return [file for file in self.files if file.outgoing]
 
     @property
     def cut_short(self) -> str:
@@ -197,9 +212,14 @@ class Turn:
         return f"This run reached its limit of {limit}. What it had gathered until then is kept." if limit else ""
 
 
-def turn_of(view: RunView) -> Turn:
-    """Return the page's view of a run."""
+def turn_of(
+    view: RunView, ratings: Ratings | None = None, *, may_rate: bool = False, files: Sequence[StoredFile] = ()
+) -> Turn:
+    """Return the page's view of a run; ``may_rate``: whether its reader may say what the answer is worth."""
+    said = ratings or Ratings()
+    mine = [file for file in files if file.run_id == view.run.pk]
     if view.report is None:
-        return Turn(view, None)
+        return Turn(view, None, said, may_rate, mine)
     alert = read_alert(mapping(view.run.alert))
-    return Turn(view, ReportPage(view.report, view.observations, alert_at=alert.starts_at if alert else None))
+    page = ReportPage(view.report, view.observations, alert_at=alert.starts_at if alert else None)
+    return Turn(view, page, said, may_rate, mine)

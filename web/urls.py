@@ -53,6 +53,7 @@ urlpatterns = [
         name="recording_file",
     ),
     path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/report.md", threads.report_file, name="report_file"),
+    path("app/threads/<uuid:thread_id>/runs/<uuid:run_id>/feedback", threads.feedback, name="run_feedback"),
     path("app/runs", runs.runs, name="runs"),
     path("app/audit", audit.audit, name="audit"),
     path("app/alerts", alerts.alerts, name="alerts"),

@@ -9,10 +9,13 @@ class AlertsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
+        from controlplane.alerts import retention
         from controlplane.alerts.evaluation import run_alerts
         from controlplane.alerts.sweeping import alerts_sweep
+        from controlplane.core.periodic import register_periodic
         from controlplane.investigations.sweeper import sweep_register
         from controlplane.runtimes.evaluation.suites import suite_register
 
         sweep_register(alerts_sweep)
+        register_periodic("retention.alerts", retention.alerts_retire, every_s=retention.EVERY_S)
         suite_register("alerts", run_alerts)

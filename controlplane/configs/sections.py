@@ -9,6 +9,7 @@ from controlplane.configs.action_sections import Actions
 from controlplane.configs.agent_sections import Agents, McpServers, Memory, RemoteAgents, TeamContext, Tools
 from controlplane.configs.alert_sections import AlertsSection
 from controlplane.configs.endpoint_sections import AuthSection, BaseUrl, Headers
+from controlplane.configs.webhook_sections import Webhooks
 
 MIB = 1024 * 1024
 #: Kinds of integrations whose fields are checked; documents may hold others, which are kept as they are.
@@ -146,6 +147,7 @@ class DocumentSchema(BaseModel):
     actions: Actions | None = Field(None, description="What agents may propose to do, each approved by a person.")
     routing: RoutingSection | None = None
     alerts: AlertsSection | None = None
+    webhooks: Webhooks | None = Field(None, description="Who is told when runs end, by name.")
     limits: LimitsSection | None = None
     memory: Memory | None = Field(None, description="How memory is extracted and recalled.")
     runtime: RuntimeSection | None = None

@@ -91,6 +91,10 @@ class Conflict(AppError):
     status, default_code, title = 409, "conflict", "Conflict"
 
 
+class Gone(AppError):
+    status, default_code, title = 410, "gone", "Gone"
+
+
 class PreconditionFailed(AppError):
     status, default_code, title = 412, "precondition_failed", "Precondition failed"
 

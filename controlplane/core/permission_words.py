@@ -21,7 +21,7 @@ ACTION_WORDS: Final[dict[Action, str]] = {
     Action.CONFIG_RESOLVE: "Read the values of credentials (runtimes alone)",
     Action.RUN_READ: "Read investigations that the team sees",
     Action.RUN_CREATE: "Start investigations",
-    Action.RUN_CONTROL: "Send messages to, answer and stop investigations",
+    Action.RUN_CONTROL: "Send messages to, answer, stop and rate investigations",
     Action.MEMBER_READ: "See people, their roles and what they may do",
     Action.MEMBER_WRITE: "Invite, give and take roles, deactivate; only roles one holds oneself",
     Action.TOKEN_READ: "List access tokens",

@@ -44,7 +44,10 @@ class InvestigationInput(StrictSerializer):
     prompt = FreeText()
     team = FreeText(required=False, help_text="ORG/TEAM or TEAM; may be left out when there is only one.")
     alert = serializers.JSONField(required=False, help_text="The alert as its source sent it: an object.")
-    evidence = serializers.JSONField(required=False, help_text="A snapshot/1 object, never a path.")
+    evidence = serializers.JSONField(
+        required=False, help_text="A snapshot/1 object or the id of an upload of one, never a path."
+    )
+    attachments = serializers.JSONField(required=False, help_text="Ids of your uploads, ten at most.")
     visibility = FreeText(required=False, help_text="private or team")
 
 
@@ -117,6 +120,7 @@ class InvestigationsView(APIView):
             alert=body.get("alert"),
             evidence=body.get("evidence"),
             visibility=body.get("visibility"),
+            attachments=body.get("attachments", ()),
         )
 
         def start() -> dict[str, Any]:

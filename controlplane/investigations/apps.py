@@ -13,8 +13,10 @@ class InvestigationsConfig(AppConfig):
     def ready(self) -> None:
         from controlplane.core.metrics import registry
         from controlplane.core.periodic import register_periodic
-        from controlplane.investigations import approvals, fleet, idempotency
+        from controlplane.investigations import approvals, files, fleet, idempotency, retention
         from controlplane.investigations.sweeper import sweep_register
+        from controlplane.investigations.webhooks.outbox import deliveries_forget
+        from controlplane.investigations.webhooks.sending import deliveries_sweep
         from controlplane.orgs.guards import register_deletion_guard
         from controlplane.reviews.kinds import register_kind
         from controlplane.reviews.services import reviews_expire
@@ -25,11 +27,16 @@ class InvestigationsConfig(AppConfig):
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)
         register_periodic("workers.gone", fleet.workers_forget, every_s=3600)
         registry.register(fleet.FleetCollector())
+        sweep_register(deliveries_sweep)
+        register_periodic("webhooks.over", deliveries_forget, every_s=3600)
+        register_periodic("retention.investigations", retention.threads_retire, every_s=retention.EVERY_S)
+        register_periodic("files.unused", files.files_sweep, every_s=files.SWEEP_EVERY_S)
 
 
 def _runs_obstacle(node_id: UUID) -> str | None:
     """Say why a node with investigations stays: the log of what was found there must not go with it."""
     from controlplane.investigations.models import Thread
+    from controlplane.investigations.reported_models import ReportedRun
 
-    count = Thread.objects.filter(node_id=node_id).count()
+    count = sum(kind.objects.filter(node_id=node_id).count() for kind in (Thread, ReportedRun))
     return f"it has {count} investigation{'s' if count != 1 else ''}" if count else None

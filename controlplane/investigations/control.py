@@ -26,6 +26,7 @@ class FreeText(TextField):
 
 class MessageInput(StrictSerializer):
     text = FreeText()
+    attachments = serializers.JSONField(required=False, help_text="Ids of your uploads, ten at most.")
 
 
 class AnswersInput(StrictSerializer):
@@ -94,7 +95,9 @@ def control_do(*, actor: Actor, thread_id: UUID, name: str, body: Any, key: str 
 
 
 def _message(actor: Actor, thread_id: UUID, members: Mapping[str, Any]) -> dict[str, Any]:
-    accepted = services.message_post(actor=actor, thread_id=thread_id, text=members["text"])
+    accepted = services.message_post(
+        actor=actor, thread_id=thread_id, text=members["text"], attachments=members.get("attachments", ())
+    )
     return {
         "message_id": accepted.message.pk,
         "run_id": accepted.run.pk if accepted.run else None,

@@ -26,6 +26,7 @@ from controlplane.investigations.log import Fence, LeaseLost, NewEvent, append, 
 from controlplane.investigations.models import ActionApproval, Audience, Event, Message, Run, RunStatus, Thread
 from controlplane.investigations.queueing import messages_settle
 from controlplane.investigations.turn_taking import WaitingTeam, rank, room_for_one_more, teams_in_turn
+from controlplane.investigations.webhooks.outbox import deliveries_queue
 from controlplane.orgs.models import Node
 from controlplane.runtimes import events
 from controlplane.runtimes.events import EventType
@@ -246,6 +247,8 @@ def _end(thread_id: UUID, run_id: UUID, outcome: Outcome) -> None:
     )
     append(thread_id=thread_id, events=[*closing, new_event(EventType.RUN_ENDED, ended, run_id=run_id)])
     transaction.on_commit(lambda: _count_end(outcome.status, duration))
+    run.status, run.reason = RunStatus(outcome.status), outcome.reason
+    deliveries_queue(run, at=ended_at)
     messages_settle(thread_id=thread_id, ended=run)
 
 

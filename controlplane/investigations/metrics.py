@@ -55,3 +55,15 @@ hub_polls_total = Counter(
 streams_refused_total = Counter(
     "opensre_streams_refused_total", "Streams refused because all places were taken.", ["why"], registry=registry
 )
+feedback_total = Counter(
+    "opensre_feedback_total", "Ratings of runs taken by this process.", ["verdict", "change"], registry=registry
+)
+webhook_attempts_total = Counter(
+    "opensre_webhook_attempts_total", "Attempts to deliver webhooks by this process.", ["result"], registry=registry
+)
+threads_retired_total = Counter(
+    "opensre_threads_retired_total", "Investigations removed by retention, by this process.", registry=registry
+)
+files_stored_total = Counter(
+    "opensre_files_stored_total", "Files stored by this process.", ["direction"], registry=registry
+)

@@ -299,3 +299,193 @@ class WorkerProcess(models.Model):
     @override
     def __str__(self) -> str:
         return self.name
+
+
+class Verdict(models.TextChoices):
+    """What a reader says of a run's answer."""
+
+    CORRECT = "correct"
+    PARTIAL = "partial"
+    WRONG = "wrong"
+
+
+class Feedback(models.Model):
+    """One rating of a run: one row for each principal, and for each person a machine speaks for."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="feedback")
+    verdict = models.CharField(max_length=8, choices=Verdict)
+    reason = models.TextField(blank=True)
+    by = models.CharField(max_length=128, help_text="Principal.")
+    on_behalf_of = models.CharField(max_length=128, blank=True, help_text="Whom a machine's credential speaks for.")
+    by_label = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        constraints = [models.UniqueConstraint(fields=["run", "by", "on_behalf_of"], name="feedback_once")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.run_id} {self.verdict}"
+
+
+class DeliveryState(models.TextChoices):
+    """``pending`` until ``delivered``, ``dead`` (tried often enough) or ``cancelled`` (nobody to send it to)."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class WebhookDelivery(models.Model):
+    """One thing one receiver is told: the outbox, written in the transaction that ends the run.
+
+    The receiver's address and secret are read from the configuration when it is sent: no row holds either. ``position``
+    orders the deliveries of a thread; a claim is ``lease_until`` and ``claim``, by the database's clock.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="webhook_deliveries")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="webhook_deliveries")
+    hook = models.CharField(max_length=63, help_text="Name in the section webhooks.")
+    event = models.CharField(max_length=24)
+    thread = models.ForeignKey(Thread, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries")
+    position = models.PositiveIntegerField(default=0)
+    payload = models.TextField()
+    state = models.CharField(max_length=9, choices=DeliveryState, default=DeliveryState.PENDING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_at = models.DateTimeField(null=True, blank=True)
+    last_status = models.PositiveIntegerField(null=True, blank=True, help_text="HTTP status of the last answer.")
+    last_error = models.CharField(max_length=40, blank=True, help_text="A stable code.")
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    claim = models.UUIDField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "hook", "event"], name="webhook_delivery_once"),
+        ]
+        indexes = [
+            models.Index(fields=["next_at"], name="webhook_due", condition=Q(state="pending")),
+            models.Index(fields=["thread", "hook", "position"], name="webhook_order", condition=Q(state="pending")),
+            models.Index(fields=["node", "-created_at"], name="webhook_by_node"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.hook} {self.event} {self.state}"
+
+
+class RetentionPolicy(models.Model):
+    """How long an organization keeps what it found; ``None`` keeps it for ever. A hold keeps everything meanwhile."""
+
+    organization = models.OneToOneField(
+        Organization, primary_key=True, on_delete=models.PROTECT, related_name="retention_policy"
+    )
+    investigation_days = models.PositiveIntegerField(null=True, blank=True)
+    alert_days = models.PositiveIntegerField(null=True, blank=True)
+    hold = models.BooleanField(default=False)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.organization_id}"
+
+
+class LegalHold(models.Model):
+    """An investigation that no retention removes, named by its id alone: who holds it need not see it."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="legal_holds")
+    thread_id = models.UUIDField()
+    reason = models.CharField(max_length=500, blank=True)
+    by_label = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [models.UniqueConstraint(fields=["organization", "thread_id"], name="legal_hold_once")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.thread_id}"
+
+
+class ThreadTombstone(models.Model):
+    """That there was an investigation, without a word of it, so that its links say what became of it."""
+
+    id = models.UUIDField(primary_key=True, editable=False, help_text="The thread's.")
+    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="thread_tombstones")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="thread_tombstones")
+    starter_id = models.UUIDField(null=True)
+    visibility = models.CharField(max_length=8, choices=Visibility)
+    started_at = models.DateTimeField()
+    runs = models.PositiveIntegerField()
+    events = models.PositiveBigIntegerField()
+    removed_at = models.DateTimeField()
+    days = models.PositiveIntegerField(help_text="What the policy was.")
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.id}"
+
+
+class StoredFile(models.Model):
+    """A file that came in or out, in Django's storage ``uploads`` under ``key``.
+
+    The row comes before the bytes and goes after them, so that none are ever without a row: ``ready`` once they are
+    there, ``removed_at`` when they are to go. It belongs to nobody but its uploader until a thread takes it up.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="files")
+    by = models.CharField(max_length=128, help_text="Principal.")
+    by_label = models.CharField(max_length=200)
+    name = models.CharField(max_length=200)
+    media_type = models.CharField(max_length=64, help_text="As its bytes say.")
+    size_bytes = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64)
+    key = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+    ready = models.BooleanField(default=False)
+    removed_at = models.DateTimeField(null=True, blank=True)
+    thread = models.ForeignKey(Thread, null=True, blank=True, on_delete=models.SET_NULL, related_name="files")
+    run_id = models.UUIDField(null=True, blank=True)
+    message_id = models.UUIDField(null=True, blank=True)
+    outgoing = models.BooleanField(default=False, help_text="Made by a run.")
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        indexes = [
+            models.Index(fields=["created_at"], name="file_unused", condition=Q(thread__isnull=True)),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+class AguiThread(models.Model):
+    """What an AG-UI client calls a thread: its own text, which means nothing to anybody else's credential."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    principal = models.CharField(max_length=128)
+    name = models.CharField(max_length=200)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="agui_names")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["principal", "name"], name="agui_thread_once")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.principal} {self.name}"
+
+
+from controlplane.investigations.reported_models import ReportedRun  # noqa: E402, F401 (found by Django here)

@@ -102,12 +102,17 @@ def priority_of(*, channel: str, requested_by: str) -> Priority:
     return Priority.ALERT if by_alert else Priority.INTERACTIVE
 
 
-def run_queue(run: Run, *, sample: bool = False) -> None:
+def run_queue(run: Run, *, sample: bool = False, attachments: Sequence[events.FileRef] = ()) -> None:
     """Insert a new run, make it its thread's active one, append its ``run_started``, wake workers at commit."""
     run.save(force_insert=True)
     Thread.objects.filter(pk=run.thread_id).update(active_run=run.pk)
     started = events.RunStarted(
-        run_id=str(run.pk), prompt=run.prompt, by=run.requested_by_label, runtime=run.runtime, sample=sample
+        run_id=str(run.pk),
+        prompt=run.prompt,
+        by=run.requested_by_label,
+        runtime=run.runtime,
+        sample=sample,
+        attachments=tuple(attachments),
     )
     append(thread_id=run.thread_id, events=[new_event(EventType.RUN_STARTED, started, run_id=run.pk)])
     transaction.on_commit(bus.work.tell)

@@ -8,17 +8,29 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from controlplane.core.actor import Actor
-from controlplane.core.errors import NotFound, PermissionDenied, invalid
+from controlplane.core.errors import Gone, NotFound, PermissionDenied, invalid
 from controlplane.core.pagination import Page, page_of
 from controlplane.core.permissions import Action, nodes_that_allow
-from controlplane.investigations.models import ActionApproval, Audience, Event, Run, RunStatus, Thread, Visibility
+from controlplane.investigations.models import (
+    ActionApproval,
+    Audience,
+    Event,
+    Feedback,
+    Run,
+    RunStatus,
+    Thread,
+    ThreadTombstone,
+    Verdict,
+    Visibility,
+)
 from controlplane.orgs.models import NodeAncestor
 from controlplane.reviews.models import ReviewState
 from controlplane.reviews.selectors import review_actions
@@ -30,6 +42,8 @@ from controlplane.runtimes.report import Report
 #: What the list of runs can be filtered by.
 STATUSES: Final[tuple[str, ...]] = tuple(RunStatus.values)
 _TURN: Final = re.compile(r"t(\d{1,9})-")
+#: What is seen as a thread is: threads, and what is left of them.
+Seen = TypeVar("Seen", Thread, ThreadTombstone)
 NEWEST_FIRST: Final = ("-created_at", "-id")
 
 
@@ -86,15 +100,19 @@ class ThreadDetail:
 
 def threads_visible(actor: Actor, action: Action = Action.RUN_READ) -> QuerySet[Thread]:
     """Return the threads on which ``actor`` may do ``action``."""
+    return _visible(actor, Thread.objects.all(), action)
+
+
+def _visible(actor: Actor, rows: QuerySet[Seen], action: Action) -> QuerySet[Seen]:
     if actor.organization_id is None:
-        return Thread.objects.none()
+        return rows.none()
     permitted = NodeAncestor.objects.filter(
         descendant_id=OuterRef("node_id"), ancestor_id__in=nodes_that_allow(actor, action)
     )
     seen = Q(visibility=Visibility.TEAM)
     if actor.user_id is not None:
         seen |= Q(starter_id=actor.user_id)
-    return Thread.objects.filter(seen, Exists(permitted), organization_id=actor.organization_id)
+    return rows.filter(seen, Exists(permitted), organization_id=actor.organization_id)
 
 
 def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) -> Thread:
@@ -102,6 +120,7 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
 
     Raises:
         NotFound: the actor does not see the thread.
+        Gone: ``thread_removed``: it would have seen the thread, which retention has removed.
         PermissionDenied: it sees the thread and may not do ``action``.
     """
     related = ("node", "organization")
@@ -110,6 +129,11 @@ def thread_get(actor: Actor, thread_id: UUID, action: Action = Action.RUN_READ) 
         return thread
     if action is not Action.RUN_READ and threads_visible(actor).filter(pk=thread_id).exists():
         raise PermissionDenied(f"You may not do this here (it needs {action.value}).")
+    removed = _visible(actor, ThreadTombstone.objects.all(), Action.RUN_READ).filter(pk=thread_id).first()
+    if removed is not None:
+        day = removed.removed_at.date().isoformat()
+        kept = f"your organization keeps investigations for {removed.days} days"
+        raise Gone(f"This investigation was removed on {day}: {kept}.", code="thread_removed")
     raise NotFound
 
 
@@ -147,7 +171,7 @@ def runs_page(
     cursor: str | None = None,
     limit: int | str = 50,
 ) -> Page[Run]:
-    """Return a page of runs, newest first. One query.
+    """Return a page of runs, newest first, with the number of ratings of each verdict. One query.
 
     Args:
         team: only those of the team with this slug.
@@ -159,7 +183,7 @@ def runs_page(
         MalformedRequest: ``bad_cursor`` or ``bad_limit``.
     """
     # An alert may be large, and a list shows none of these.
-    runs = runs_visible(actor).defer("alert", "resume", "config_chain")
+    runs = _with_ratings(runs_visible(actor).defer("alert", "resume", "config_chain"))
     if team:
         runs = runs.filter(thread__node__slug=team)
     if status:
@@ -169,6 +193,17 @@ def runs_page(
     if mine:
         runs = runs.filter(requested_by=actor.principal)
     return page_of(runs, ordering=NEWEST_FIRST, params={"cursor": cursor, "limit": limit})
+
+
+def _with_ratings(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Return ``runs`` with ``rated_correct``, ``rated_partial`` and ``rated_wrong``, in the same query."""
+    return runs.annotate(**{f"rated_{verdict}": _number_of(verdict) for verdict in Verdict.values})
+
+
+def _number_of(verdict: str) -> Coalesce:
+    ratings = Feedback.objects.filter(run=OuterRef("pk"), verdict=verdict).order_by()
+    number = ratings.annotate(same=F("run")).values("same").annotate(number=Count("pk")).values("number")
+    return Coalesce(Subquery(number, output_field=IntegerField()), Value(0))
 
 
 def thread_detail(actor: Actor, thread_id: UUID) -> ThreadDetail:

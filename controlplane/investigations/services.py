@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,10 +20,11 @@ from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.investigations import bus, selectors
 from controlplane.investigations.approvals import approvals_cancel, is_approval
+from controlplane.investigations.files import file_refs, files_attach, uploads_of
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_answers, clean_text
 from controlplane.investigations.lifecycle import Outcome, run_end_unclaimed, run_resume
 from controlplane.investigations.log import append, new_event
-from controlplane.investigations.models import Artifact, Message, Run, RunStatus, Thread
+from controlplane.investigations.models import Artifact, Message, Run, RunStatus, StoredFile, Thread
 from controlplane.investigations.queueing import next_run
 from controlplane.orgs.selectors import node_is_archived
 from controlplane.runtimes import events
@@ -96,6 +97,7 @@ def message_post(
     text: str,
     alert: Mapping[str, Any] | None = None,
     when: When = When.ALWAYS,
+    attachments: object = (),
 ) -> Accepted:
     """Say something to a thread: a running turn takes it up (or the next one does), an idle thread starts its next run.
 
@@ -107,16 +109,18 @@ def message_post(
         text: 1 to 32,000 characters after trimming.
         alert: what the next run is about, instead of the alert of the run before; at most 1 MiB.
         when: refuse the message in another state of the thread.
+        attachments: ids of the actor's uploads that go with the message.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to steer.
-        InvalidInput: ``text`` is empty or longer than 32,000 characters.
+        InvalidInput: ``text`` is empty or longer than 32,000 characters, or an attachment is none.
         Conflict: ``too_many_messages`` wait already, ``team_archived``, or, as ``when`` says, ``thread_busy`` or
             ``nothing_running``.
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CREATE)
     cleaned = clean_text(text, pointer="/text", limit=MAX_PROMPT_CHARS)
     kept = clean_alert(alert)
+    files = uploads_of(actor, attachments)
     with transaction.atomic():
         thread = _thread_locked(thread)
         if when is When.IDLE and thread.active_run is not None:
@@ -127,7 +131,7 @@ def message_post(
         if waiting >= MAX_PENDING_MESSAGES:
             detail = f"{waiting} messages wait for the agent already; stop the run or wait."
             raise Conflict(detail, code="too_many_messages")
-        return _message_create(actor, thread, cleaned, alert=kept, pending=waiting + 1)
+        return _message_create(actor, thread, cleaned, alert=kept, pending=waiting + 1, files=files)
 
 
 def thread_tell(*, actor: Actor, thread_id: UUID, news: News, message_id: UUID | None = None) -> Told:
@@ -166,7 +170,15 @@ def thread_tell(*, actor: Actor, thread_id: UUID, news: News, message_id: UUID |
 def _thread_locked(thread: Thread) -> Thread:
     if node_is_archived(thread.node_id):
         raise Conflict("The team of this thread is archived; it takes no new messages.", code="team_archived")
-    return Thread.objects.select_for_update().get(pk=thread.pk)
+    return _locked(thread)
+
+
+def _locked(thread: Thread) -> Thread:
+    """Return the thread with its row locked; retention may have removed it since it was looked up."""
+    found = Thread.objects.select_for_update().filter(pk=thread.pk).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def _waiting(thread: Thread) -> QuerySet[Message]:
@@ -193,18 +205,34 @@ def _line_add(
 
 
 def _message_create(
-    actor: Actor, thread: Thread, text: str, *, pending: int, starts_run: bool = True, alert: Any = None
+    actor: Actor,
+    thread: Thread,
+    text: str,
+    *,
+    pending: int,
+    starts_run: bool = True,
+    alert: Any = None,
+    files: Sequence[StoredFile] = (),
 ) -> Accepted:
     message = Message.objects.create(
         thread=thread, text=text, by=actor.principal, by_label=actor.label[:200], starts_run=starts_run, alert=alert
     )
-    run = _message_announce(actor, thread, message, said=text, pending=pending)
+    run = _message_announce(actor, thread, message, said=text, pending=pending, files=files)
+    files_attach(files, thread_id=thread.pk, run_id=run.pk if run else thread.active_run, message_id=message.pk)
     return Accepted(message, run, 0 if run else pending)
 
 
-def _message_announce(actor: Actor, thread: Thread, message: Message, *, said: str, pending: int) -> Run | None:
+def _message_announce(
+    actor: Actor, thread: Thread, message: Message, *, said: str, pending: int, files: Sequence[StoredFile] = ()
+) -> Run | None:
     """Say to everybody what was said to a thread, for the active run to take up, or start the next run from it."""
-    queued = events.MessageQueued(message_id=str(message.pk), text=said, by=actor.label[:200], pending_count=pending)
+    queued = events.MessageQueued(
+        message_id=str(message.pk),
+        text=said,
+        by=actor.label[:200],
+        pending_count=pending,
+        attachments=tuple(file_refs(files)),
+    )
     append(thread_id=thread.pk, events=[new_event(EventType.MESSAGE_QUEUED, queued, run_id=thread.active_run)])
     run = None
     if thread.active_run is None:
@@ -241,7 +269,7 @@ def run_interrupt(*, actor: Actor, thread_id: UUID) -> Run:
     """
     thread = selectors.thread_get(actor, thread_id, Action.RUN_CONTROL)
     with transaction.atomic():
-        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        thread = _locked(thread)
         if thread.active_run is None:
             raise Conflict(NOTHING_RUNS, code="nothing_running")
         run = Run.objects.get(pk=thread.active_run)
@@ -280,7 +308,7 @@ def question_answer(*, actor: Actor, thread_id: UUID, request_id: str, answers: 
         raise invalid("/request_id", "bad_request_id", f"This must have 1 to {MAX_REQUEST_ID} characters.")
     cleaned = clean_answers(answers)
     with transaction.atomic():
-        thread = Thread.objects.select_for_update().get(pk=thread.pk)
+        thread = _locked(thread)
         resume = {"request_id": request_id, "outcome": "answered", "answers": cleaned}
         run_id = thread.active_run
         if run_id is not None and is_approval(run_id, request_id):

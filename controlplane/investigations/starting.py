@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec
@@ -18,8 +18,9 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import invalid
 from controlplane.core.permissions import Action
 from controlplane.core.redaction import redact_json
+from controlplane.investigations.files import evidence_of, file_refs, files_attach, is_upload_id, uploads_of
 from controlplane.investigations.inputs import MAX_PROMPT_CHARS, clean_alert, clean_text
-from controlplane.investigations.models import Artifact, Run, Thread, Visibility
+from controlplane.investigations.models import Artifact, Run, StoredFile, Thread, Visibility
 from controlplane.investigations.queueing import priority_of, run_queue
 from controlplane.orgs.models import Node
 from controlplane.orgs.selectors import node_is_archived, node_require
@@ -43,6 +44,8 @@ class Draft:
     runtime: str
     config_chain: list[list[Any]]
     sample: bool
+    attachments: Sequence[StoredFile] = ()
+    evidence_file: StoredFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,11 @@ def investigation_draft(
     team: Node,
     prompt: str,
     alert: Mapping[str, Any] | None = None,
-    evidence: Mapping[str, Any] | None = None,
+    evidence: Mapping[str, Any] | str | None = None,
     visibility: str | None = None,
     runtime: str | None = None,
     sample: bool = False,
+    attachments: object = (),
 ) -> Draft:
     """Return an investigation that may be started: permitted, checked, and redacted. Writes nothing and locks nothing.
 
@@ -70,10 +74,11 @@ def investigation_draft(
         prompt: 1 to 32,000 characters after trimming.
         alert: the alert's JSON object, at most 1 MiB encoded.
         evidence: a ``snapshot/1`` object (recorded evidence), or a ``replay/1`` (a recorded run, which is played unless
-            ``runtime`` says otherwise), at most 8 MiB encoded.
+            ``runtime`` says otherwise), at most 8 MiB encoded; or the id of an upload of one.
         visibility: ``private`` or ``team``; by default people's own are private, all others are for the team.
         runtime: a runtime's name instead of the configured one.
         sample: marks a shipped sample, which never becomes history.
+        attachments: ids of the actor's uploads that go with the question.
 
     Raises:
         InvalidInput: a field breaks its rule; ``errors`` names it.
@@ -86,6 +91,9 @@ def investigation_draft(
     effective = config_effective(node_id=team.pk)
     kind = runtime or (ReplayRuntime.name if is_recording(evidence) else runtime_kind(effective.document))
     get_runtime(kind)
+    evidence_file = None
+    if isinstance(evidence, str) and is_upload_id(evidence):
+        evidence_file, evidence = evidence_of(actor, evidence)
     return Draft(
         actor=actor,
         team=team,
@@ -96,6 +104,8 @@ def investigation_draft(
         runtime=kind,
         config_chain=[[str(node), version] for node, version in effective.chain],
         sample=sample,
+        attachments=uploads_of(actor, attachments),
+        evidence_file=evidence_file,
     )
 
 
@@ -126,7 +136,9 @@ def investigation_queue(draft: Draft) -> Started:
         requested_by_label=actor.label[:200],
         config_chain=draft.config_chain,
     )
-    run_queue(run, sample=draft.sample)
+    run_queue(run, sample=draft.sample, attachments=file_refs(draft.attachments))
+    taken = [*draft.attachments, *filter(None, [draft.evidence_file])]
+    files_attach(taken, thread_id=thread.pk, run_id=run.pk)
     audit_record(
         actor=actor,
         organization_id=team.organization_id,

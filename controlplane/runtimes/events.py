@@ -33,6 +33,15 @@ class EventType(StrEnum):
     RUN_ENDED = "run_ended"
 
 
+class FileRef(Frozen):
+    """A file of the thread, read at ``/api/v1/threads/{thread}/files/{id}``."""
+
+    id: str
+    name: str
+    media_type: str
+    size_bytes: int
+
+
 class RunStarted(Frozen):
     """Appended once, when the run is accepted."""
 
@@ -42,6 +51,7 @@ class RunStarted(Frozen):
     runtime: str
     agent: str = ""
     sample: bool = False
+    attachments: tuple[FileRef, ...] = ()
 
 
 class Thought(Frozen):
@@ -104,6 +114,7 @@ class MessageQueued(Frozen):
     text: str
     by: str
     pending_count: int
+    attachments: tuple[FileRef, ...] = ()
 
 
 class QuestionOption(Frozen):
@@ -172,6 +183,7 @@ class Result(Frozen):
     subtype: str = "success"
     report: Report | None = None
     usage: Usage | None = None
+    files: tuple[FileRef, ...] = ()
 
 
 class Error(Frozen):

@@ -214,7 +214,7 @@ CONTENT_SECURITY_POLICY = {
 # ---- static files --------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
-STORAGES = {
+STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "web.static_files.ModuleStaticFilesStorage"
@@ -268,6 +268,17 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {"ReviewState": "controlplane.reviews.models.ReviewState"},
 }
+
+# ---- uploaded files --------------------------------------------------------------------------------------------------
+#: Where the bytes of uploads and attachments are: any Django storage, with its options (texts, ``name=value``).
+UPLOAD_STORAGE: str = env.str("UPLOAD_STORAGE", default="django.core.files.storage.FileSystemStorage")
+_upload_options: dict[str, Any] = dict(env.pairs("UPLOAD_STORAGE_OPTIONS"))
+if UPLOAD_STORAGE.endswith(".FileSystemStorage"):
+    _upload_options.setdefault("location", str(DATA_DIR / "uploads"))
+    _upload_options |= {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
+STORAGES["uploads"] = {"BACKEND": UPLOAD_STORAGE, "OPTIONS": _upload_options}
+#: The largest file that is taken, in bytes.
+UPLOAD_MAX_BYTES: int = env.int("UPLOAD_MAX_BYTES", default=20 * 1024 * 1024)
 
 # ---- background work, runs, streams --------------------------------------------------------------------------------
 TASKS_CHOICE: str = env.choice("TASKS", ("auto", "in_process", "procrastinate"), default="auto")

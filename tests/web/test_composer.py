@@ -175,3 +175,26 @@ def test_composer__visibility__says_for_whom(tree: Tree, responder: Person) -> N
     assert ">Visible to</span>" in page
     assert ">only me</label>" in page
     assert ">my team</label>" in page
+
+
+def test_new__files_by_plain_form__go_along_and_are_downloads_on_the_page(tree: Tree, responder: Person) -> None:
+    note, graph = SimpleUploadedFile("note.txt", b"look"), SimpleUploadedFile("graph.png", b"\x89PNG\r\n\x1a\n...")
+    body = {"prompt": "Why?", "team": "demo/payments", "attachments": [note, graph]}
+    answer = responder.client.post("/app/new", body, follow=True)
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert "note.txt" in page
+    thread = Thread.objects.get()
+    file = thread.files.get(name="graph.png")
+    assert f'href="/api/v1/threads/{thread.pk}/files/{file.pk}" download' in page
+    download = responder.client.get(f"/api/v1/threads/{thread.pk}/files/{file.pk}")
+    assert download["Content-Disposition"].startswith("attachment")
+
+
+def test_new__file_that_is_refused__form_comes_back_with_the_words(tree: Tree, responder: Person) -> None:
+    body = {"prompt": "Why?", "team": "demo/payments", "attachments": [SimpleUploadedFile("a.zip", b"PK\x03\x04")]}
+    answer = responder.client.post("/app/new", body)
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert "a.zip: Only text, JSON, PNG" in page
+    assert not Thread.objects.exists()

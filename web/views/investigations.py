@@ -11,8 +11,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from controlplane.core.actor import Actor
-from controlplane.core.errors import AppError
+from controlplane.core.errors import AppError, invalid
 from controlplane.core.permissions import Action
+from controlplane.investigations.files import MAX_FILES, file_limit, file_name, file_upload
 from controlplane.investigations.idempotency import call_once
 from controlplane.investigations.selectors import runs_page
 from controlplane.investigations.starting import investigation_draft, investigation_queue
@@ -79,10 +80,32 @@ def _start(request: HttpRequest, actor: Actor, composer: Composer) -> str:
         alert=alert,
         evidence=evidence,
         visibility=composer.visibility,
+        attachments=_uploaded(request, actor),
     )
     key = f"form {composer.key}"
     answer = call_once(actor=actor, key=key, asked=key, act=lambda: {"thread_id": investigation_queue(draft).thread.pk})
     return str(answer.value["thread_id"])
+
+
+def _uploaded(request: HttpRequest, actor: Actor) -> list[UUID]:
+    """Keep the files of the form and return their ids.
+
+    Raises:
+        InvalidInput: there are too many, or one is refused; the words say which.
+    """
+    sent = [file for file in request.FILES.getlist("attachments") if file.name]
+    if len(sent) > MAX_FILES:
+        raise invalid("/attachments", "too_many_files", f"At most {MAX_FILES} files are taken along.")
+    kept: list[UUID] = []
+    for file in sent:
+        try:
+            limit = file_limit()
+            kept.append(file_upload(actor=actor, name=file.name, content=file.read(limit + 1)).pk)
+        except AppError as error:
+            if error.status >= 500:
+                raise
+            raise invalid("/attachments", error.code, f"{file_name(file.name)}: {error.detail}") from None
+    return kept
 
 
 def _composer_context(actor: Actor, composer: Composer, asked: Sequence[UUID] = ()) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import orjson
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
 from controlplane.access.selectors import principal_name
@@ -16,6 +16,8 @@ from controlplane.core import clock
 from controlplane.core.actor import Actor, Channel
 from controlplane.core.errors import AppError, NotFound, PermissionDenied
 from controlplane.investigations.approvals import approval_decide
+from controlplane.investigations.feedback import feedback_give, may_rate, ratings_of
+from controlplane.investigations.files import files_of_thread
 from controlplane.investigations.recording import run_recording
 from controlplane.investigations.selectors import approval_pending, question_pending, run_view, thread_detail
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
@@ -35,10 +37,14 @@ def _page(
     request: HttpRequest, actor: Actor, thread_id: UUID, *, draft: str = "", status: int = 200
 ) -> HttpResponseBase:
     detail = thread_detail(actor, thread_id)
+    said = ratings_of(actor, [view.run.pk for view in detail.runs])
+    files = files_of_thread(thread_id)
     context = {
         "detail": detail,
         "thread": detail.thread,
-        "turns": [turn_of(view) for view in detail.runs],
+        "turns": [
+            turn_of(view, said.get(view.run.pk), may_rate=detail.can_control, files=files) for view in detail.runs
+        ],
         "last_run": detail.runs[-1].run if detail.runs else None,
         "active_run": detail.active_run,
         "question": detail.pending_question if detail.can_control else None,
@@ -63,7 +69,26 @@ def _credential(principal: str) -> str:
 @signed_in
 def run_report(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The outcome of one run as a fragment."""
-    return render(request, "web/partials/outcome.html", {"turn": turn_of(run_view(actor, thread_id, run_id))})
+    view = run_view(actor, thread_id, run_id)
+    rated = ratings_of(actor, [run_id]).get(run_id)
+    turn = turn_of(view, rated, may_rate=may_rate(actor, thread_id), files=files_of_thread(thread_id))
+    return render(request, "web/partials/outcome.html", {"turn": turn})
+
+
+@require_POST
+@signed_in
+def feedback(request: HttpRequest, actor: Actor, thread_id: UUID, run_id: UUID) -> HttpResponseBase:
+    """Rate a run by plain form, or change one's rating of it."""
+    verdict, reason = request.POST.get("verdict", ""), request.POST.get("reason", "")
+    try:
+        feedback_give(actor=actor, thread_id=thread_id, run_id=run_id, verdict=verdict, reason=reason)
+    except AppError as error:
+        if error.status in {403, 404} or error.status >= 500:
+            raise
+        messages.error(request, error.detail)
+    else:
+        messages.success(request, "Your rating is kept.")
+    return redirect(f"{resolve_url('web:thread', thread_id)}#feedback-{run_id}")
 
 
 @require_safe

@@ -39,6 +39,7 @@ DEFAULTS: Final[Mapping[str, tuple[str, str]]] = {
     "exports": ("30/minute", "exports of one token or person"),
     "previews": ("120/minute", "previews of one token or person"),
     "investigations": ("60/minute", "investigations started by one token or person"),
+    "uploads": ("120/minute", "files uploaded by one token or person"),
     "connection_tests": ("30/minute", "connection tests of one token or person"),
     "alerts": ("600/minute", "alerts of one token"),
 }

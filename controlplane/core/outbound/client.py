@@ -45,6 +45,7 @@ class OutboundClient:
         timeout_s: seconds for a whole request, redirects and body included.
         max_bytes: the largest body in bytes, after decompression.
         verify: a TLS context for servers with a certificate authority of their own.
+        follow_redirects: whether a redirect on the same origin is followed; else it is the answer.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class OutboundClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_BYTES,
         verify: ssl.SSLContext | None = None,
+        follow_redirects: bool = True,
     ) -> None:
+        self._follow_redirects = follow_redirects
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
         self._client = httpx.AsyncClient(
@@ -112,7 +115,7 @@ class OutboundClient:
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._once(asked, host)
             location = answer.headers.get("location")
-            if answer.status not in _REDIRECTS or location is None:
+            if answer.status not in _REDIRECTS or location is None or not self._follow_redirects:
                 return answer
             asked = replace(asked, url=_joined(asked.url, location, host), params=None)
             if _origin(asked.url) != origin:

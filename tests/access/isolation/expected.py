@@ -204,6 +204,8 @@ def _routed(route: Route, caller: Caller, done: int) -> int:
     if caller.name in FOREIGN:  # a team of theirs has that name too
         return done
     if caller.name in ELSEWHERE:
+        if route.path == "api/v1/uploads":  # for no team yet: whoever starts investigations anywhere may
+            return done
         return done if caller.name in BOUND else 422
     return done if route.action in able(caller, route) else 403
 

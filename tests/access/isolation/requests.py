@@ -44,6 +44,16 @@ BODIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "interrupt"): {"thread_id": "{thread_name}"},
     ("POST", "answer"): {"thread_id": "{thread_name}", "answers": {"question_0": "yes"}},
     ("POST", "threads/{thread_name}/queue-message"): {"text": "look here"},
+    ("POST", "api/v1/internal/agent-runs"): {"run_id": "r1", "team_node_id": "{org}/{node}"},
+    ("PATCH", "api/v1/internal/agent-runs/{run_id}"): {"status": "completed"},
+    ("PUT", "api/v1/internal/agent-runs/{run_id}/thoughts"): {"thoughts": []},
+    ("POST", "api/v1/internal/agent-runs/{run_id}/tool-calls"): {"tool_calls": []},
+    ("POST", "api/v1/uploads"): {"question": "why?"},
+    ("PATCH", "api/v1/orgs/{org}/retention"): {"investigation_days": 90},
+    ("POST", "api/v1/orgs/{org}/retention/holds"): {"thread_id": "{thread_id}"},
+    ("POST", "api/v1/threads/{thread_id}/feedback"): {"verdict": "correct"},
+    ("POST", "api/v1/internal/feedback"): {"run_id": "{run_id}", "feedback": "positive", "source": "slack"},
+    ("POST", "app/threads/{thread_id}/runs/{run_id}/feedback"): {"verdict": "wrong", "reason": "r"},
     ("POST", "api/v1/alerts/alertmanager"): {
         "version": "4",
         "groupKey": "g",
@@ -112,6 +122,7 @@ COMES_TO: Final[dict[tuple[str, str], int]] = {
     ("POST", "api/v1/orgs/{org}/members/{person_id}/invitation"): 409,  # the person has signed in before
     ("POST", "api/v1/reviews/{review_id}/withdraw"): 403,  # nobody who calls is its author
     ("POST", "api/v1/orgs/{org}/nodes/{node}/integrations/{name}/test"): 404,  # none is configured
+    ("POST", "api/v1/orgs/{org}/nodes/{node}/webhooks/deliveries/{delivery_id}/resend"): 409,  # it is still tried
     ("POST", "api/v1/threads/{thread_id}/interrupt"): 409,  # nothing runs
     ("POST", "api/v1/threads/{thread_id}/answers"): 409,  # nothing waits
     ("POST", "answer"): 409,  # nothing waits

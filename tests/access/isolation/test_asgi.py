@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
@@ -55,6 +56,38 @@ def test_stream__everybody__gets_what_is_documented_and_no_more_is_told(server: 
             for objects in (world.nowhere, world.foreign):
                 foreign = status(server, STREAM, caller, objects)
                 assert foreign == (404, body) or (foreign[0] == 200 and "another organization" in name), name
+
+
+AGUI = [route for route in ROUTES if route.path.startswith("api/v1/agui/")]
+
+
+def agui_status(server: Server, route: Route, caller: Caller, objects: Objects) -> tuple[int, str]:
+    """Return the status of an AG-UI call and, of a refusal, the body."""
+    headers = caller.headers | ({"Authorization": f"Bearer {caller.token}"} if caller.token else {})
+    url = server.url + objects.fill(route.path.replace("{agent}", "{node}"))
+    messages = [{"id": "m", "role": "user", "content": "why?"}]
+    thread = "new" if route.path.endswith("/run") else objects.names["thread_id"]
+    body = {"threadId": thread, "runId": f"run of {caller.name}", "messages": messages}
+    content = None if route.method == "GET" else orjson.dumps(body)
+    with httpx.stream(route.method, url, headers=headers, content=content, timeout=20) as response:
+        return response.status_code, "" if response.status_code == 200 else response.read().decode()
+
+
+@pytest.mark.parametrize("route", AGUI, ids=lambda route: route.path)
+def test_agui__everybody__gets_what_is_documented_by_token_alone(server: Server, route: Route) -> None:
+    world = build()
+    callers = [caller for caller in [*world.callers.values(), world.scoped(route.action)] if not caller.view_as]
+    found = {caller.name: agui_status(server, route, caller, world.here) for caller in callers}
+    wanted = {caller.name: expected(route, caller) if caller.token else 401 for caller in callers}
+    if route.path.endswith("/connect"):
+        wanted["viewing as the team, by token"] = 200  # joining reads, whatever its method
+    if route.path.endswith("/run"):
+        wanted["admin token of another organization"] = 200  # the name of an agent means a team of one's own
+    assert {name: answer for name, (answer, _) in found.items()} == wanted
+    for name, (answer, body) in found.items():
+        if answer in (404, 422):
+            caller = next(one for one in callers if one.name == name)
+            assert agui_status(server, route, caller, world.nowhere) == (answer, body), name
 
 
 @pytest.mark.parametrize("path", ["api/v1/config/me", "api/v1/config/me/effective"])

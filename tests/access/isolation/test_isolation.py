@@ -12,13 +12,27 @@ from django.test import TestCase
 from django.urls import URLPattern, URLResolver, get_resolver
 from typing_extensions import override
 
+from controlplane.investigations import stream
+from controlplane.investigations.agui import application as agui
+from controlplane.investigations.opensre import stream as opensre
 from controlplane.route_table import ROUTES, RULE_WORDS, Route, Rule
 from tests.access.isolation.calls import Knocking
 from tests.access.isolation.expected import DEAD, FOREIGN, SIGN_IN, expected, is_hidden
 from tests.access.isolation.world import Objects, build
 
 #: Tried over a real server in test_asgi.py.
-_ASGI_ONLY: Final = frozenset({"api/v1/threads/{thread_id}/stream", "ws/threads/{thread_id}", "investigate"})
+_ASGI_ONLY: Final = frozenset(
+    {
+        "api/v1/threads/{thread_id}/stream",
+        "ws/threads/{thread_id}",
+        "investigate",
+        "api/v1/agui",
+        "api/v1/agui/info",
+        "api/v1/agui/agent/{agent}/run",
+        "api/v1/agui/agent/{agent}/connect",
+        "api/v1/agui/agent/{agent}/stop/{thread_id}",
+    }
+)
 _NAMED: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Those for whom an object that is not theirs must look like none: with rights elsewhere, few, or over all of it.
@@ -67,7 +81,13 @@ def name(route: Route) -> str:
 
 def test_table__every_address_has_a_row__and_every_row_an_address() -> None:
     found = {path for path, _ in addresses() if not is_administration(path)}
-    assert found | _ASGI_ONLY == {route.path for route in ROUTES if route.method != "*"}
+    filled = {path: f"/{path}".replace("{thread_id}", "0" * 36).replace("{agent}", "payments") for path in _ASGI_ONLY}
+    plain = {
+        path
+        for path, address in filled.items()
+        if stream.matches(address) or agui.matches(address) or opensre.matches(address) or path.startswith("ws/")
+    }
+    assert found | plain == {route.path for route in ROUTES if route.method != "*"}
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
     assert set(RULE_WORDS) == set(Rule)
 

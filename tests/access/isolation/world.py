@@ -22,7 +22,9 @@ from controlplane.configs.services import config_patch
 from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
-from controlplane.investigations.models import ClientThread
+from controlplane.investigations.files import file_from_run
+from controlplane.investigations.models import ClientThread, LegalHold, WebhookDelivery
+from controlplane.investigations.reported_models import ReportedRun
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
@@ -190,7 +192,9 @@ def _ended(plaintext: str, *, expired: bool) -> str:
 def _objects(tree: Tree) -> Objects:
     """Make an object of every kind on the team ``payments``, each made by somebody who does not call."""
     node = tree.payments
-    put(node, {"limits": {"max_turns": 10}, "routing": {"slack_channel_ids": ["C0123456789"]}})
+    hook = {"url": "https://hooks.example.com/in", "secret": "${OPENSRE_CRED_HOOK}", "events": []}
+    routing = {"slack_channel_ids": ["C0123456789"]}
+    put(node, {"limits": {"max_turns": 10}, "routing": routing, "webhooks": {f"ops-{tree.organization.slug}": hook}})
     starter = Person.signed_in(make_user(node, Role.RESPONDER))
     started = finish(start(starter, node, visibility="team"))
     member = make_user(node, Role.VIEWER)
@@ -225,7 +229,17 @@ def _objects(tree: Tree) -> Objects:
     )
     name = f"slack-{tree.organization.slug}"
     ClientThread.objects.create(node=node, name=name, thread=started.thread)
+    delivery = WebhookDelivery.objects.create(
+        organization=tree.organization, node=node, hook="ops-demo", event="webhook.test", payload="{}"
+    )
+    # Named as our own run is, so that one name serves both kinds of addresses.
+    ReportedRun.objects.create(organization=tree.organization, node=node, name=str(started.run.pk), by="x")
+    file = file_from_run(run=started.run, name="graph.txt", content=b"x")
+    LegalHold.objects.create(organization=tree.organization, thread_id=started.thread.pk)
     names: dict[str, Any] = {
+        "file_id": file.pk,
+        "delivery_id": delivery.pk,
+        "hook": f"ops-{tree.organization.slug}",
         "public_id": make_token(node).token.public_id,
         "membership_id": member.memberships.get().pk,
         "person_id": member.pk,
@@ -263,6 +277,8 @@ def _nowhere() -> Objects:
             "session_id",
             "identity_id",
             "group_id",
+            "delivery_id",
+            "file_id",
         ),
         uuid,
     )
@@ -275,6 +291,7 @@ def _nowhere() -> Objects:
             "membership_id": "999999999",
             "version": "99",
             "kind": "ghost",
+            "hook": "ghost",
             "name": "ghost",
             "secret": "y" * 43,
             "vendor": "grafana",

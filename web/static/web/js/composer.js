@@ -1,10 +1,11 @@
 /* The new-investigation form, sent as JSON: a refusal comes back to its field, nothing typed or chosen is lost. */
-import { post, problemText } from "./dom.js";
+import { post, problemText, sendFile } from "./dom.js";
 
 const MAX_EVIDENCE_BYTES = 8 * 1024 * 1024;
 const DRAFT = "opensre-draft-new";
 const TEAM = "opensre-team";
-const FIELDS = ["prompt", "team", "alert", "evidence", "visibility"];
+const FIELDS = ["prompt", "team", "alert", "evidence", "visibility", "attachments"];
+const uploaded = new Map(); // file → id, so that a second try sends no file twice
 
 const form = document.querySelector("form[data-composer]");
 if (form) setUp();
@@ -80,8 +81,30 @@ async function readForm() {
     body.evidence = parseObject(await file.text());
     if (body.evidence === null) fine = refuse("evidence", "This file is not a JSON object of format snapshot/1.");
   }
+  if (fine) {
+    const ids = await sendFiles(data.getAll("attachments").filter((file) => file.size));
+    if (ids === null) fine = false;
+    else if (ids.length) body.attachments = ids;
+  }
   if (!fine) focusFirstError();
   return fine ? body : null;
+}
+
+/** The ids of the uploaded files, or null with the error shown. */
+async function sendFiles(files) {
+  const ids = [];
+  for (const file of files) {
+    if (!uploaded.has(file)) {
+      const answer = await sendFile(form.dataset.uploads, file);
+      if (!answer.ok) {
+        refuse("attachments", `${file.name}: ${problemText(answer)}`);
+        return null;
+      }
+      uploaded.set(file, answer.body.id);
+    }
+    ids.push(uploaded.get(file));
+  }
+  return ids;
 }
 
 function parseObject(text) {

@@ -42,6 +42,24 @@ export async function post(url, body) {
   }
 }
 
+/** Send a file as it is, as the signed-in person. Answers as `post`. */
+export async function sendFile(url, file) {
+  try {
+    const response = await fetch(`${url}?name=${encodeURIComponent(file.name)}`, {
+      method: "POST",
+      headers: {
+        "Content-Type": "application/octet-stream",
+        Accept: "application/json",
+        "X-CSRFToken": csrfToken(),
+      },
+      body: file,
+    });
+    return { ok: response.ok, status: response.status, body: await response.json().catch(() => ({})) };
+  } catch {
+    return { ok: false, status: 0, body: { detail: "The server cannot be reached. Nothing was sent; try again." } };
+  }
+}
+
 /** Words for a failed answer of `post`. */
 export function problemText(answer) {
   if (answer.status === 401) return "You are signed out. Sign in again in another tab, then send once more.";

@@ -1,0 +1,1 @@
+"""Telling receivers that runs ended: an outbox in the database, signed requests, retries until somebody looks."""
