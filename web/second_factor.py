@@ -7,6 +7,7 @@ from typing import Final
 from django.http import HttpRequest
 
 from controlplane.access.accounts import Account, account_find
+from controlplane.access.backends import passwords_allowed
 
 _KEY: Final = "second_factor"
 LIFETIME_S: Final = 300
@@ -32,13 +33,13 @@ def ask(request: HttpRequest, user: Account, *, next_path: str) -> None:
 
 
 def pending(request: HttpRequest) -> Pending | None:
-    """Return whose code this browser is asked for; ``None`` without one, or after five minutes."""
+    """Return whose code this browser is asked for; ``None`` without one, when it is old, or where passwords are closed."""
     noted = request.session.get(_KEY)
     if not isinstance(noted, dict) or time.time() - noted["at"] > LIFETIME_S:
         request.session.pop(_KEY, None)
         return None
     user = account_find(noted["user"])
-    if user is None or user.get_session_auth_hash() != noted["password"]:
+    if user is None or user.get_session_auth_hash() != noted["password"] or not passwords_allowed(user):
         request.session.pop(_KEY, None)
         return None
     return Pending(user, noted["next"])

@@ -3,6 +3,7 @@
 import time
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pyotp
 import pytest
@@ -172,6 +173,17 @@ class TestSecondFactor:
         assert (done.status_code, done["Location"]) == (302, "/app/runs")
         assert client.get("/app/").status_code == 200
         assert BrowserSession.objects.get().method == SignInMethod.PASSWORD_TOTP
+
+    def test_code__passwords_switched_off_meanwhile__signs_nobody_in(
+        self, rita: User, client: Client, tree: Tree
+    ) -> None:
+        app, _ = enrol(rita)
+        client.post("/login/", {"username": "rita", "password": PASSWORD})
+        IdentityProvider.objects.create(
+            organization=tree.organization, kind="entra", tenant=uuid4(), client_secret="${A}", password_sign_in=False
+        )
+        assert client.post(SECOND_STEP, {"code": next_code(app)})["Location"] == "/login/"
+        assert client.get("/app/").status_code == 302
 
     def test_code__used_once__works_nowhere_again(self, rita: User) -> None:
         app, _ = enrol(rita)

@@ -49,6 +49,11 @@ def begin(request: HttpRequest, org: str) -> HttpResponseBase:
 
     Another site might name an organization of its own, whose provider signs in whomever it likes and asks nobody.
     """
+    address = request.META.get("REMOTE_ADDR")
+    limit_address("sign_in", address)
+    provider = provider_at_sign_in(org)
+    if provider is None:
+        raise NotFound
     signed_in_already = _where_signed_in(request)
     if signed_in_already is not None:
         return signed_in_already
@@ -56,11 +61,6 @@ def begin(request: HttpRequest, org: str) -> HttpResponseBase:
     if request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
         asked = urlencode({"next": safe_next(request)})
         return redirect(f"{reverse('web:organization_sign_in', args=[org])}?{asked}")
-    address = request.META.get("REMOTE_ADDR")
-    limit_address("sign_in", address)
-    provider = provider_at_sign_in(org)
-    if provider is None:
-        raise NotFound
     try:
         begun = sign_in_begin(provider=provider, address=address)
     except SignInRefused:
