@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
+from tests.run import POSTGRES_URL
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -46,6 +50,21 @@ def uvicorn(application: str, env: Mapping[str, str], *arguments: str) -> Iterat
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def fresh_database(name: str) -> Iterator[str]:
+    """Make an empty PostgreSQL database for the length of the block, and yield its URL."""
+    server = (os.environ.get("TEST_DATABASE_URL") or POSTGRES_URL).rpartition("/")[0]
+    admin = f"{server}/postgres".replace("postgres://", "postgresql://", 1)
+    drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(drop.encode())
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            yield f"{server}/{name}"
+        finally:
+            connection.execute(drop.encode())
 
 
 def get(url: str) -> None:

@@ -72,22 +72,31 @@ class Installation:
 
 
 @contextmanager
-def ours(folder: Path) -> Iterator[Installation]:
-    """Serve a fresh installation in ``folder``."""
+def ours(folder: Path, *, postgres: str = "") -> Iterator[Installation]:
+    """Serve a fresh installation.
+
+    Args:
+        folder: of its own.
+        postgres: the URL of an empty database, for a worker in a process of its own and the bus between; without it
+            the server works itself, on SQLite.
+    """
     env = os.environ | {
         "OPENSRE_DATA_DIR": str(folder),
         "DJANGO_SETTINGS_MODULE": "tests.settings",
-        "OPENSRE_TEST_SQLITE": str(folder / "bench.sqlite3"),
-        "EMBEDDED_WORKER_IN_TESTS": "1",
         "OPENSRE_TEST_RUNTIME": "scripted",
         "LOG_LEVEL": "WARNING",
     }
     env.pop("TEST_DATABASE_URL", None)
+    if postgres:
+        env |= {"TEST_DATABASE_URL": postgres, "EVENT_BUS": "postgres"}
+    else:
+        env |= {"OPENSRE_TEST_SQLITE": str(folder / "bench.sqlite3"), "EMBEDDED_WORKER_IN_TESTS": "1"}
     manage = [sys.executable, "manage.py"]
     subprocess.run([*manage, "migrate", "-v0"], cwd=ROOT, env=env, check=True)
     boot = subprocess.run([*manage, "bootstrap", "--json"], cwd=ROOT, env=env, check=True, capture_output=True)
     headers = {"Authorization": f"Bearer {json.loads(boot.stdout)['team_token']}"}
-    with uvicorn("controlplane.asgi:application", env, "--timeout-graceful-shutdown", "5") as (pid, port):
+    serving = uvicorn("controlplane.asgi:application", env, "--timeout-graceful-shutdown", "5")
+    with serving as (pid, port), _worker(env if postgres else None):
 
         def prepare(events: int, pause_us: int) -> Watch:
             thread_id, head = made.finished_thread()
@@ -98,3 +107,17 @@ def ours(folder: Path) -> Iterator[Installation]:
 
         made = Installation(Target(pid, port, prepare), env, headers)
         yield made
+
+
+@contextmanager
+def _worker(env: Mapping[str, str] | None) -> Iterator[None]:
+    """Run a worker in a process of its own, if there is an environment for it."""
+    if env is None:
+        yield
+        return
+    process = subprocess.Popen([sys.executable, "manage.py", "worker"], cwd=ROOT, env=dict(env))
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)

@@ -64,7 +64,7 @@ class Viewer(asyncio.Protocol):
     def want(self, count: int) -> "asyncio.Future[None]":
         """Return what is done once ``count`` thoughts have arrived, from the beginning."""
         self._wanted = count
-        if self.count < count and self.enough.done():
+        if self.enough.done() and self.count < count and self.transport is not None and not self.transport.is_closing():
             self.enough = asyncio.get_running_loop().create_future()
         return self.enough
 
