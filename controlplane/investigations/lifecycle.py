@@ -358,7 +358,7 @@ def _open_tools_closed(thread_id: UUID, run_id: UUID, error: str) -> list[NewEve
 
 def _closed(run_id: UUID, call: dict[str, Any], audience: str, error: str) -> NewEvent:
     known = {name: call[name] for name in (*events.Attribution.model_fields, "name") if name in call}
-    end = events.ToolEnd(**known, success=False, error=error, summary="interrupted")
+    end = events.ToolEnd(**known, success=False, error=error, summary=events.CUT_OFF)
     return new_event(EventType.TOOL_END, end, run_id=run_id, audience=Audience(audience))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import orjson
+from django.db.models import Q
 
 from controlplane.configs.credentials import credentials_of
 from controlplane.configs.limits import limits_for
@@ -138,9 +139,21 @@ def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[Tur
         events=_own_events(run) if claim.attempt > 1 else (),
         sample=thread.sample,
         recording=recording,
-        by_person=run.requested_by.startswith("user:"),
+        by_person=_by_one_person(run),
     )
     return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
+
+
+def _by_one_person(run: Run) -> bool:
+    """Return whether the prompt is the words of the person in whose name the run goes, and of nobody else.
+
+    A run that follows another takes up all that waited, other people's and alerts' words too, in the name of who spoke
+    last. What a turn takes up later has been delivered after its start and is no part of its prompt.
+    """
+    if not run.requested_by.startswith("user:"):
+        return False
+    told = Message.objects.filter(run=run).exclude(by=run.requested_by)
+    return not told.filter(Q(delivered_at__lte=run.started_at) if run.started_at else Q()).exists()
 
 
 def messages_pending(thread_id: UUID) -> list[tuple[UUID, str]]:

@@ -77,6 +77,10 @@ class ToolStart(Attribution):
     description: str | None = None
 
 
+#: The summary of a call that was closed from outside.
+CUT_OFF: Final = "interrupted"
+
+
 class ToolEnd(Attribution):
     name: str
     success: bool
@@ -86,6 +90,11 @@ class ToolEnd(Attribution):
     truncated: bool = False
     observations: tuple[Observation, ...] = ()
     duration_ms: int | None = None
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the call did not end by itself: the log was closed because its worker stopped or was lost."""
+        return not self.success and self.summary == CUT_OFF
 
 
 class TaskStarted(Frozen):

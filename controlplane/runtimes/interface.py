@@ -86,8 +86,9 @@ class TurnContext:
 
     ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims
     of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
-    plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is a person's own words, not an alert's;
-    ``recording`` is what the runtime ``replay`` plays (``replay/1``).
+    plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is the own words of the one person who
+    asked for the run: not an alert's, and not several people's; ``recording`` is what the runtime ``replay`` plays
+    (``replay/1``).
     """
 
     run_id: UUID

@@ -289,6 +289,7 @@ async def run_turn(
     attempt: int = 1,
     resume: Resume | None = None,
     events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    by_person: bool = False,
 ) -> Ran:
     """Run one turn to its end; the built-in runtime unless another is given."""
     bounds = limits or Limits()
@@ -309,6 +310,7 @@ async def run_turn(
         control=control or Control(),
         resume=resume,
         events=events,
+        by_person=by_person,
     )
     emitted = [event async for event in (runtime or BuiltinRuntime()).run(context)]
     ran = Ran(emitted, box)

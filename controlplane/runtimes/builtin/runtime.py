@@ -83,25 +83,48 @@ class BuiltinRuntime:
 async def _act(state: _Turn) -> AsyncIterator[RuntimeEvent | Suspend]:
     """Do the action that the person tells to run, once somebody has approved it; what it came to begins the answer."""
     turn = state.context
-    command = command_in(turn.prompt) if turn.by_person else None
+    command = command_in(turn.prompt)
     if command is None:
+        return
+    if not turn.by_person:
+        state.acted = (
+            f"**Action {command.action}:** was not asked for: these are not the words of one person alone. "
+            "A person who wants it says so in a message of its own."
+        )
         return
     resume, toolbox = turn.resume, turn.toolbox
     if resume is not None and resume.outcome in ("approved", "rejected", "expired"):
-        _, end = await toolbox.settle(
-            resume.request_id, approved=resume.outcome == "approved", words=_refused(command, resume)
-        )
-    else:
-        start = toolbox.start(tool_name(command.action), command.arguments, description=f"Run {command.action}")
-        yield RuntimeEvent(EventType.TOOL_START, start)
-        approval = toolbox.approval_for(start)
-        if approval is not None:
-            yield RuntimeEvent(EventType.APPROVAL, approval)
-            yield Suspend(approval.request_id, approval.expires_at)
-            return
-        _, end = await toolbox.finish(start)
+        async for item in _settle(state, command, resume):
+            yield item
+        return
+    start = toolbox.start(tool_name(command.action), command.arguments, description=f"Run {command.action}")
+    yield RuntimeEvent(EventType.TOOL_START, start)
+    approval = toolbox.approval_for(start)
+    if approval is not None:
+        yield RuntimeEvent(EventType.APPROVAL, approval)
+        yield Suspend(approval.request_id, approval.expires_at)
+        return
+    _, end = await toolbox.finish(start)
     yield RuntimeEvent(EventType.TOOL_END, end)
-    state.acted = f"**Action {command.action}:** {end.summary if end.success else end.error}"
+    state.acted = _became(command, end)
+
+
+async def _settle(state: _Turn, command: Command, resume: Resume) -> AsyncIterator[RuntimeEvent]:
+    """Do what was decided; an attempt that came after another one says nothing twice."""
+    toolbox = state.context.toolbox
+    end = toolbox.settled(resume.request_id)
+    if end is None:
+        again = toolbox.announce_again(resume.request_id)
+        if again is not None:
+            yield RuntimeEvent(EventType.TOOL_START, again)
+        approved = resume.outcome == "approved"
+        _, end = await toolbox.settle(resume.request_id, approved=approved, words=_refused(command, resume))
+        yield RuntimeEvent(EventType.TOOL_END, end)
+    state.acted = _became(command, end)
+
+
+def _became(command: Command, end: ToolEnd) -> str:
+    return f"**Action {command.action}:** {end.summary if end.success else end.error}"
 
 
 def _refused(command: Command, resume: Resume) -> str:

@@ -45,6 +45,8 @@ class Toolbox:
         self._output_bytes = output_bytes
         self._gate = gate
         self._asked: dict[str, ToolStart] = {}
+        self._settled: dict[str, ToolEnd] = {}
+        self._cut_off: set[str] = set()
         self._calls = 0
         self._pending: dict[str, Mapping[str, Any]] = {}
         self._finished: dict[tuple[str, str], ToolEnd] = {}
@@ -79,6 +81,7 @@ class Toolbox:
         with the same events changes nothing.
         """
         starts: dict[str, Mapping[str, Any]] = {}
+        asked: dict[tuple[str, str], str] = {}
         for kind, data in events:
             id_ = str(data.get("tool_use_id", ""))
             if kind == "tool_start":
@@ -87,17 +90,23 @@ class Toolbox:
             elif id_ not in starts:
                 continue
             elif kind == "approval":
-                self._asked[str(data.get("request_id"))] = ToolStart.model_validate(starts[id_])
-            elif kind == "tool_end" and data.get("success"):
-                start = starts[id_]
-                self._take_over((str(start.get("name", "")), start.get("input") or {}), data)
+                request_id = asked[_key_of(starts[id_])] = str(data.get("request_id"))
+                self._asked[request_id] = ToolStart.model_validate(starts[id_])
+            elif kind == "tool_end":
+                self._take_over(_key_of(starts[id_]), data, asked.get(_key_of(starts[id_])))
 
-    def _take_over(self, started: tuple[str, Mapping[str, Any]], data: Mapping[str, Any]) -> None:
+    def _take_over(self, key: tuple[str, str], data: Mapping[str, Any], request_id: str | None) -> None:
         try:
             end = ToolEnd.model_validate(data)
         except ValidationError:
             return  # written by another release: the call is made again, which is safe, since it only reads
-        self._finished[_key(*started)] = end
+        if end.cut_off and request_id is not None:
+            self._cut_off.add(request_id)
+        elif request_id is not None:
+            self._settled[request_id] = end
+        if not end.success:
+            return
+        self._finished[key] = end
         if end.name in self._tools and self._tools[end.name].reads:
             self._note_reads(end.tool_use_id, (observation.source for observation in end.observations))
 
@@ -174,6 +183,25 @@ class Toolbox:
             side_effect=tool.side_effect,
         )
 
+    def settled(self, request_id: str) -> ToolEnd | None:
+        """Return how the call that a person was asked for ended in an earlier attempt of this run, if it did."""
+        return self._settled.get(request_id)
+
+    def announce_again(self, request_id: str) -> ToolStart | None:
+        """Return a new announcement of a call that the log has closed because its worker stopped; else ``None``.
+
+        The runtime emits it before :meth:`settle`, so that each announced call has one end.
+
+        Raises:
+            KeyError: there was no such approval in this run.
+        """
+        if request_id not in self._cut_off:
+            return None
+        self._calls += 1
+        again = self._asked[request_id].model_copy(update={"tool_use_id": f"t{self._turn}-{self._calls}"})
+        self._asked[request_id] = again
+        return again
+
     async def settle(self, request_id: str, *, approved: bool, words: str = "") -> tuple[ToolResult, ToolEnd]:
         """Make the call that was approved, once, or say that it was not approved; return as :meth:`finish` does.
 
@@ -193,7 +221,7 @@ class Toolbox:
             return _ended(start, _failure(refusal if tool else self._refusal(start.name, {})), began)
         permit = await self._gate.begin(request_id, again=tool.idempotent)
         if permit.done is not None:
-            done = permit.done
+            done = permit.done.model_copy(update={"tool_use_id": start.tool_use_id})
             return ToolResult(ok=done.success, text=done.output or "", error=done.error or ""), done
         if permit.arguments is None:
             return _ended(start, _failure(permit.refusal), began)
@@ -322,6 +350,10 @@ def _observation(id_: str, draft: Draft) -> Observation:
         value=redact_json(draft.value),
         quote=quote if len(quote) <= _QUOTE_CHARS else quote[: _QUOTE_CHARS - 1] + "…",
     )
+
+
+def _key_of(start: Mapping[str, Any]) -> tuple[str, str]:
+    return _key(str(start.get("name", "")), start.get("input") or {})
 
 
 def _shown_input(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
