@@ -17,6 +17,7 @@ from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.actions import action_tools
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
+from controlplane.runtimes.remote.server import server_in
 from controlplane.runtimes.sources.live.endpoint import Resolve
 from controlplane.runtimes.sources.live.integrations import live_sources
 from controlplane.runtimes.sources.recorded import RecordedSource
@@ -118,6 +119,7 @@ def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[Tur
         events=_own_events(run) if claim.attempt > 1 else (),
         sample=thread.sample,
         by_person=run.requested_by.startswith("user:"),
+        server=server_in(config, resolve) if run.runtime == "remote" else None,
     )
     return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from controlplane.configs.limits import Limits
 from controlplane.runtimes.events import EVENT_DATA, RUNTIME_EVENTS, EventType
+from controlplane.runtimes.sources.live.endpoint import Integration
 from controlplane.runtimes.toolbox import Toolbox
 
 
@@ -84,6 +85,8 @@ class TurnContext:
     ``turn`` counts the thread's runs from 1 and makes tool-use ids unique in the thread. ``attempt`` counts the claims
     of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
     plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is a person's own words, not an alert's.
+    ``server`` is the agent server that the configuration names, with this run's credentials, for the runtime that asks
+    one.
     """
 
     run_id: UUID
@@ -102,6 +105,7 @@ class TurnContext:
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     sample: bool = False
     by_person: bool = False
+    server: Integration | None = None
 
 
 class AgentRuntime(Protocol):

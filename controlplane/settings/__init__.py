@@ -270,7 +270,10 @@ SPECTACULAR_SETTINGS = {
 # ---- background work, runs, streams --------------------------------------------------------------------------------
 TASKS = {"default": {"BACKEND": "controlplane.core.tasks.InProcessBackend"}}
 #: ``runtime.kind`` → dotted path of the class. A deployment may add its own.
-AGENT_RUNTIMES: dict[str, str] = {"builtin": "controlplane.runtimes.builtin.BuiltinRuntime"}
+AGENT_RUNTIMES: dict[str, str] = {
+    "builtin": "controlplane.runtimes.builtin.BuiltinRuntime",
+    "remote": "controlplane.runtimes.remote.RemoteRuntime",
+}
 DEFAULT_RUNTIME = "builtin"
 EMBEDDED_WORKER: bool = env.bool("EMBEDDED_WORKER", default=not PRODUCTION)
 WORKER_CONCURRENCY: int = env.int("WORKER_CONCURRENCY", default=4)
