@@ -51,7 +51,7 @@ class _Turn:
     waiting: list[str] = field(default_factory=list)
     session: str = ""
     stop_sent: bool = False
-    how: Literal["", "done", "cut", "busy"] = ""
+    how: Literal["", "done", "cut", "busy", "unreached"] = ""
     why: str = ""
 
 
@@ -142,6 +142,12 @@ async def _conversation(state: _Turn) -> AsyncIterator[RuntimeEvent | Suspend]:
             if asyncio.get_running_loop().time() > busy_until:
                 raise _Failed("remote_busy", "The agent server is busy with another turn of this conversation.")
             await _pause(state, 0.5)
+        elif state.how == "unreached":
+            rejoins += 1
+            if rejoins > _MAX_REJOINS:
+                raise _Failed("remote_unreachable", state.why)
+            if await _until_idle(state, must_know=False):
+                prompt = _CONTINUE
         elif state.how == "cut":
             rejoins += 1
             if rejoins > _MAX_REJOINS:
@@ -205,7 +211,7 @@ async def _stream(state: _Turn, prompt: str) -> AsyncIterator[RuntimeEvent | Sus
     """Make one ``/investigate``; ``state.how`` says how it ended."""
     parser = SseParser()
     had = state.reading.result
-    began = False
+    state.why, began = "", False
     try:
         async with state.server.investigate(prompt, state.session) as answer:
             if answer.status == 409:
@@ -236,7 +242,9 @@ async def _stream(state: _Turn, prompt: str) -> AsyncIterator[RuntimeEvent | Sus
         state.reading.ignored["too_large"] += parser.oversized
     if state.reading.result is not had or state.reading.failure is not None:
         state.how = "done"
-    elif began or state.how == "cut":
+    elif not began:
+        state.how = "unreached"
+    else:
         state.why = state.why or "Its stream ended without an answer."
         state.how = "cut"
 
@@ -298,17 +306,19 @@ def _check(status: int) -> None:
         raise _Failed("remote_http_error", f"The agent server answered HTTP {status}.")
 
 
-async def _until_idle(state: _Turn, *, must_know: bool = True) -> None:
-    """Wait until the server's thread is not at work any more; the run's wall clock bounds it.
+async def _until_idle(state: _Turn, *, must_know: bool = True) -> bool:
+    """Wait until the server's thread is not at work any more, and return whether it was; the wall clock bounds it.
 
     Raises:
         _Failed: it cannot be reached, or knows nothing of the conversation (and it ``must_know``).
     """
+    worked = False
     while True:
         reply = await _patiently(state, state.server.active)
         if reply.status == 200:
             state.session = text(reply.body.get("sdk_session_id"))[:200] or state.session
         if reply.status == 200 and reply.body.get("active") is True:
+            worked = True
             await _pause(state, 0.5)
             continue
         if reply.status in (401, 403):
@@ -319,7 +329,7 @@ async def _until_idle(state: _Turn, *, must_know: bool = True) -> None:
                 + " What it had told until then is kept; a follow-up message begins anew."
             )
             raise _Failed("remote_lost", message)
-        return
+        return worked
 
 
 async def _patiently(state: _Turn, call: Callable[[], Awaitable[Reply]]) -> Reply:
