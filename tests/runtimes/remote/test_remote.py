@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper as Settings
+from pytest_django import Settings
 
 from controlplane.configs.services import config_patch
 from controlplane.core.actor import Actor
@@ -93,9 +93,7 @@ def test_remote__a_whole_turn__is_in_the_log(tree: Tree, server: AgentDouble, as
     assert SECRET not in "".join(Event.objects.values_list("data", flat=True))
 
 
-def test_remote__cut_at_any_byte__keeps_what_came_and_goes_on(
-    tree: Tree, server: AgentDouble, asker: Actor
-) -> None:
+def test_remote__cut_at_any_byte__keeps_what_came_and_goes_on(tree: Tree, server: AgentDouble, asker: Actor) -> None:
     first = frame("thought", text="first")
     server.active = [{"active": True, "sdk_session_id": "s"}, {"active": False, "sdk_session_id": "s"}]
     run = run_with(tree, asker, server, Play([first, RESULT[:30]], cut=True), Play([first, RESULT]))
