@@ -1,10 +1,10 @@
 """The remote runtime."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 from uuid import UUID
 
 import orjson
@@ -23,8 +23,9 @@ _MAX_REJOINS: Final = 3
 _MAX_TRIES: Final = 6
 _FIRST_PAUSE_S: Final = 0.25
 _MAX_PAUSE_S: Final = 5.0
-#: How long a thread may be busy with somebody else's turn.
-_BUSY_S: Final = 30.0
+#: How often a thread may be found busy with somebody else's turn.
+_MAX_BUSY: Final = 60
+_BUSY_PAUSE_S: Final = 0.5
 _CONTINUE: Final = (
     "The connection to you was lost. Do not repeat anything that changes a system. Give the complete final answer to "
     "the request of this conversation, going on with the work where it is unfinished."
@@ -51,8 +52,10 @@ class _Turn:
     waiting: list[str] = field(default_factory=list)
     session: str = ""
     stop_sent: bool = False
-    how: Literal["", "done", "cut", "busy", "unreached"] = ""
+    how: str = ""  # "done", "cut", "busy" or "unreached", when a stream has ended
     why: str = ""
+    rejoins: int = 0
+    busy: int = 0
 
 
 class RemoteRuntime:
@@ -125,11 +128,10 @@ def _told(reading: Translation) -> list[RuntimeEvent]:
     return said
 
 
-async def _conversation(state: _Turn) -> AsyncIterator[RuntimeEvent | Suspend]:
+async def _conversation(state: _Turn) -> AsyncGenerator[RuntimeEvent | Suspend, None]:
     """Ask, go on after breaks, and pass on the messages that the running turn did not take."""
-    prompt = await _opening(state)
-    rejoins, busy_until = 0, asyncio.get_running_loop().time() + _BUSY_S
-    while True:
+    prompt: str | None = await _opening(state)
+    while prompt is not None:
         state.how = ""
         async with aclosing(_stream(state, prompt)) as events:
             async for item in events:
@@ -138,29 +140,35 @@ async def _conversation(state: _Turn) -> AsyncIterator[RuntimeEvent | Suspend]:
                     return
         if state.context.control.interrupted:
             return
-        if state.how == "busy":
-            if asyncio.get_running_loop().time() > busy_until:
-                raise _Failed("remote_busy", "The agent server is busy with another turn of this conversation.")
-            await _pause(state, 0.5)
-        elif state.how == "unreached":
-            rejoins += 1
-            if rejoins > _MAX_REJOINS:
-                raise _Failed("remote_unreachable", state.why)
-            if await _until_idle(state, must_know=False):
-                prompt = _CONTINUE
-        elif state.how == "cut":
-            rejoins += 1
-            if rejoins > _MAX_REJOINS:
-                raise _Failed("remote_disconnected", f"The agent server broke off again and again. {state.why}".strip())
+        if state.how == "cut":
             yield RuntimeEvent(EventType.THOUGHT, Thought(text=f"The agent server broke off. {state.why} I rejoin it."))
-            await _until_idle(state)
-            prompt = _CONTINUE
-        else:
-            state.waiting += state.context.control.take_messages()
-            if not state.waiting or state.reading.failure is not None:
-                return
-            prompt = "\n\n".join(state.waiting)
-            state.waiting.clear()
+        prompt = await _next_prompt(state, prompt)
+
+
+async def _next_prompt(state: _Turn, prompt: str) -> str | None:
+    """Return what to ask after a stream has ended as ``state.how`` says, ``None`` when all is said.
+
+    Raises:
+        _Failed: the server stays busy, away, or has lost the conversation.
+    """
+    if state.how == "busy":
+        if state.busy >= _MAX_BUSY:
+            raise _Failed("remote_busy", "The agent server is busy with another turn of this conversation.")
+        state.busy += 1
+        await _pause(state, _BUSY_PAUSE_S)
+        return prompt
+    if state.how in ("cut", "unreached"):
+        state.rejoins += 1
+        if state.rejoins > _MAX_REJOINS:
+            raise _Failed("remote_disconnected", f"The agent server broke off again and again. {state.why}".strip())
+        worked = await _until_idle(state, must_know=state.how == "cut")
+        return _CONTINUE if worked or state.how == "cut" else prompt
+    state.waiting += state.context.control.take_messages()
+    if not state.waiting or state.reading.failure is not None:
+        return None
+    merged = "\n\n".join(state.waiting)
+    state.waiting.clear()
+    return merged
 
 
 async def _opening(state: _Turn) -> str:
@@ -207,7 +215,7 @@ def _numbered(questions: list[str], answers: Mapping[str, str]) -> dict[int, str
     }
 
 
-async def _stream(state: _Turn, prompt: str) -> AsyncIterator[RuntimeEvent | Suspend]:
+async def _stream(state: _Turn, prompt: str) -> AsyncGenerator[RuntimeEvent | Suspend, None]:
     """Make one ``/investigate``; ``state.how`` says how it ended."""
     parser = SseParser()
     had = state.reading.result
@@ -219,18 +227,11 @@ async def _stream(state: _Turn, prompt: str) -> AsyncIterator[RuntimeEvent | Sus
                 return
             _check(answer.status)
             began = True
-            parts = answer.parts.__aiter__()
-            async with aclosing(_chunks(state, parts)) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, RuntimeEvent):
-                        yield chunk
-                        continue
-                    for frame in parser.feed(chunk):
-                        for event in state.reading.read(frame):
-                            yield event
-                            if isinstance(event.data, Question):
-                                yield Suspend(event.data.request_id, event.data.expires_at)
-                                return
+            async with aclosing(_events(state, parser, answer.parts)) as events:
+                async for item in events:
+                    yield item
+                    if isinstance(item, Suspend):
+                        return
     except OutboundError as error:
         state.how, state.why = "cut", state.server.told(error)
         if error.code not in ("timeout", "connection_failed", "protocol_error"):
@@ -249,7 +250,23 @@ async def _stream(state: _Turn, prompt: str) -> AsyncIterator[RuntimeEvent | Sus
         state.how = "cut"
 
 
-async def _chunks(state: _Turn, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes | RuntimeEvent]:
+async def _events(
+    state: _Turn, parser: SseParser, parts: AsyncIterator[bytes]
+) -> AsyncGenerator[RuntimeEvent | Suspend, None]:
+    """Yield the events of a stream, up to its end or a question."""
+    async with aclosing(_chunks(state, parts)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, RuntimeEvent):
+                yield chunk
+                continue
+            for event in (event for frame in parser.feed(chunk) for event in state.reading.read(frame)):
+                yield event
+                if isinstance(event.data, Question):
+                    yield Suspend(event.data.request_id, event.data.expires_at)
+                    return
+
+
+async def _chunks(state: _Turn, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | RuntimeEvent, None]:
     """Yield what arrives, looking for control meanwhile; a message that was passed on gives a thought."""
 
     async def next_part() -> bytes | None:
