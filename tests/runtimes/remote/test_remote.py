@@ -8,8 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from controlplane.configs.services import config_patch
-from controlplane.core.actor import Actor
-from controlplane.core.permissions import Role
+from controlplane.core.actor import Actor, Role
 from controlplane.investigations.models import Event, Run
 from controlplane.investigations.services import message_post, question_answer, run_interrupt
 from tests.factories import Tree, actor_for_user, entrust, make_user
@@ -110,7 +109,7 @@ def test_remote__server_lost_its_memory__fails_and_keeps_all(tree: Tree, server:
 
 
 def test_remote__silence__counts_as_stall_and_comments_do_not(tree: Tree, server: AgentDouble, asker: Actor) -> None:
-    drip = [b": keepalive\n", 0.4] * 3
+    drip: list[bytes | float | str] = [b": keepalive\n", 0.4] * 3
     server.active = [{"active": False, "sdk_session_id": "s"}]
     plays = (Play([b": x\n", 1.5]), Play([*drip, RESULT]))
     run = run_with(tree, asker, server, *plays, idle_timeout_s=1)
