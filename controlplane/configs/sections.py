@@ -9,6 +9,7 @@ from controlplane.configs.action_sections import Actions
 from controlplane.configs.agent_sections import Agents, McpServers, Memory, RemoteAgents, TeamContext, Tools
 from controlplane.configs.alert_sections import AlertsSection
 from controlplane.configs.endpoint_sections import AuthSection, BaseUrl, Headers
+from controlplane.configs.reference_fields import Reference
 from controlplane.configs.webhook_sections import Webhooks
 
 MIB = 1024 * 1024
@@ -39,7 +40,12 @@ class RuntimeSection(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")] | None = Field(
-        None, description="Name of an installed runtime, for example builtin."
+        None, description="Name of an installed runtime, for example builtin or remote."
+    )
+    url: BaseUrl | None = Field(None, description="Of kind remote: address of the agent server.")
+    token: Reference | None = Field(None, description="Of kind remote: reference to its bearer token, ${NAME}.")
+    idle_timeout_s: Annotated[float, Field(ge=1, le=3_600)] | None = Field(
+        None, description="Of kind remote: seconds without a byte after which the server counts as stalled; 300."
     )
 
 

@@ -19,6 +19,7 @@ from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.actions import action_tools
 from controlplane.runtimes.events import EventType
 from controlplane.runtimes.interface import HistoryTurn, Resume, TurnContext
+from controlplane.runtimes.remote.server import server_in
 from controlplane.runtimes.replay import FORMAT as REPLAY
 from controlplane.runtimes.sources.live.endpoint import Resolve
 from controlplane.runtimes.sources.live.integrations import live_sources
@@ -140,6 +141,7 @@ def turn_build(claim: Claim, control: RunControl, gate: ActionGate) -> tuple[Tur
         sample=thread.sample,
         recording=recording,
         by_person=_by_one_person(run),
+        server=server_in(config, resolve) if run.runtime == "remote" else None,
     )
     return turn, TurnRow(run.runtime, thread.last_seq, run.worked_seconds)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from controlplane.configs.limits import Limits
 from controlplane.runtimes.events import EVENT_DATA, RUNTIME_EVENTS, EventType
+from controlplane.runtimes.sources.live.endpoint import Integration
 from controlplane.runtimes.toolbox import Toolbox
 
 
@@ -88,7 +89,8 @@ class TurnContext:
     of this run from 1: above 1 the run was resumed. ``events`` holds, on resume, what this run already emitted, as
     plain ``(type, data)`` pairs in order. ``by_person`` says that the prompt is the own words of the one person who
     asked for the run: not an alert's, and not several people's; ``recording`` is what the runtime ``replay`` plays
-    (``replay/1``).
+    (``replay/1``). ``server`` is the agent server that the configuration names, with this run's credentials, for the
+    runtime that asks one.
     """
 
     run_id: UUID
@@ -108,6 +110,7 @@ class TurnContext:
     sample: bool = False
     by_person: bool = False
     recording: Mapping[str, Any] | None = None
+    server: Integration | None = None
 
 
 class AgentRuntime(Protocol):

@@ -291,6 +291,7 @@ TASKS_LISTEN: bool = env.bool("TASKS_LISTEN", default=True)
 AGENT_RUNTIMES: dict[str, str] = {
     "builtin": "controlplane.runtimes.builtin.BuiltinRuntime",
     "replay": "controlplane.runtimes.replay.ReplayRuntime",
+    "remote": "controlplane.runtimes.remote.RemoteRuntime",
 }
 DEFAULT_RUNTIME = "builtin"
 EMBEDDED_WORKER: bool = env.bool("EMBEDDED_WORKER", default=not PRODUCTION)

@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +36,15 @@ class Answer:
         """Whether the server says that the body is JSON."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == "application/json" or kind.endswith("+json")
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that is still coming: status, lower-case header names, the body's parts as they arrive."""
+
+    status: int
+    headers: Mapping[str, str]
+    parts: AsyncIterator[bytes]
 
 
 class OutboundClient:
@@ -100,15 +110,52 @@ class OutboundClient:
         """
         host = _checked_host(url)
         asked = _Request(method, url, params, headers, content)
-        try:
+        with _told(host):
             async with asyncio.timeout(self._timeout_s):
                 return await self._follow(asked, host)
-        except (TimeoutError, httpx.TimeoutException, httpcore.TimeoutException):
-            raise OutboundError("timeout", host) from None
-        except (httpx.NetworkError, httpcore.NetworkError, OSError) as error:
-            raise OutboundError("tls_failed" if _is_tls(error) else "connection_failed", host) from None
-        except (httpx.ProtocolError, httpcore.ProtocolError, httpx.DecodingError):
-            raise OutboundError("protocol_error", host) from None
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        idle_s: float,
+    ) -> AsyncIterator[Streamed]:
+        """Make one request and hand out the answer while it comes; no redirect is followed.
+
+        ``timeout_s`` of the client bounds connecting and sending, ``max_bytes`` the whole body; the caller bounds the
+        whole time.
+
+        Args:
+            idle_s: seconds without a single byte after which the server counts as stalled.
+
+        Raises:
+            OutboundError: on entering or while the parts are read; ``protocol_error`` for a body that is compressed.
+        """
+        host = _checked_host(url)
+        asked = {**(headers or {}), "Accept-Encoding": "identity"}
+        timeout = httpx.Timeout(self._timeout_s, read=idle_s)
+        request = self._client.build_request(method, url, headers=asked, content=content, timeout=timeout)
+        with _told(host):
+            response = await self._client.send(request, stream=True)
+        try:
+            if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+                raise OutboundError("protocol_error", host)
+            yield Streamed(response.status_code, dict(response.headers), self._parts(response, host))
+        finally:
+            await response.aclose()
+
+    async def _parts(self, response: httpx.Response, host: str) -> AsyncIterator[bytes]:
+        size = 0
+        with _told(host):
+            async for part in response.aiter_raw():
+                size += len(part)
+                if size > self._max_bytes:
+                    raise OutboundError("too_large", host)
+                yield part
 
     async def _follow(self, asked: "_Request", host: str) -> Answer:
         origin = _origin(asked.url)
@@ -153,6 +200,19 @@ def host_of(url: str) -> str:
     except OutboundError:
         return ""
     return _parsed(url).raw_host.decode("ascii", "replace").lower()
+
+
+@contextmanager
+def _told(host: str) -> Iterator[None]:
+    """Turn what the libraries raise into an :class:`OutboundError` that names the host alone."""
+    try:
+        yield
+    except (TimeoutError, httpx.TimeoutException, httpcore.TimeoutException):
+        raise OutboundError("timeout", host) from None
+    except (httpx.NetworkError, httpcore.NetworkError, OSError) as error:
+        raise OutboundError("tls_failed" if _is_tls(error) else "connection_failed", host) from None
+    except (httpx.ProtocolError, httpcore.ProtocolError, httpx.DecodingError):
+        raise OutboundError("protocol_error", host) from None
 
 
 def _joined(url: str, location: str, host: str) -> str:
