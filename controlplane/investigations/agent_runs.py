@@ -12,8 +12,7 @@ from django.db.models import Count
 from controlplane.core import clock
 from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, invalid
-from controlplane.investigations.models import Audience, Event, Feedback, Run, RunStatus, Thread, Verdict
-from controlplane.investigations.reported_models import ReportedRun
+from controlplane.investigations.models import Audience, Event, Feedback, ReportedRun, Run, RunStatus, Thread, Verdict
 from controlplane.investigations.reporting import reported_get, reported_visible
 from controlplane.investigations.selectors import NEWEST_FIRST, is_starter, run_view, runs_visible
 from controlplane.runtimes.events import EventType

@@ -35,8 +35,7 @@ class InvestigationsConfig(AppConfig):
 
 def _runs_obstacle(node_id: UUID) -> str | None:
     """Say why a node with investigations stays: the log of what was found there must not go with it."""
-    from controlplane.investigations.models import Thread
-    from controlplane.investigations.reported_models import ReportedRun
+    from controlplane.investigations.models import ReportedRun, Thread
 
     count = sum(kind.objects.filter(node_id=node_id).count() for kind in (Thread, ReportedRun))
     return f"it has {count} investigation{'s' if count != 1 else ''}" if count else None

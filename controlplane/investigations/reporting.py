@@ -14,7 +14,7 @@ from controlplane.core.actor import Actor
 from controlplane.core.errors import NotFound, PermissionDenied, invalid
 from controlplane.core.permissions import Action, nodes_that_allow
 from controlplane.core.redaction import redact_json, redact_text
-from controlplane.investigations.reported_models import ReportedRun
+from controlplane.investigations.models import ReportedRun
 from controlplane.orgs.models import NodeAncestor
 from controlplane.orgs.selectors import node_is_archived, team_for
 

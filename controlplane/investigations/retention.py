@@ -25,13 +25,13 @@ from controlplane.investigations.models import (
     Event,
     LegalHold,
     Message,
+    ReportedRun,
     RetentionPolicy,
     Run,
     StoredFile,
     Thread,
     ThreadTombstone,
 )
-from controlplane.investigations.reported_models import ReportedRun
 from controlplane.orgs.models import Node, Organization
 from controlplane.orgs.selectors import node_require
 

@@ -8,7 +8,7 @@ import pytest
 from controlplane.audit.models import AuditEvent
 from controlplane.core import clock
 from controlplane.core.actor import Role
-from controlplane.investigations.reported_models import ReportedRun
+from controlplane.investigations.models import ReportedRun
 from controlplane.investigations.retention import retention_set, threads_retire
 from tests.factories import Tree, api_client, make_team_token, make_user
 from tests.support.runs import in_threads, start_run

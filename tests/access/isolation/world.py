@@ -23,8 +23,7 @@ from controlplane.core import clock
 from controlplane.core.actor import Role
 from controlplane.core.permissions import RULES, Action
 from controlplane.investigations.files import file_from_run
-from controlplane.investigations.models import ClientThread, LegalHold, WebhookDelivery
-from controlplane.investigations.reported_models import ReportedRun
+from controlplane.investigations.models import ClientThread, LegalHold, ReportedRun, WebhookDelivery
 from controlplane.orgs.models import Node
 from tests.configs.support import put
 from tests.factories import (
