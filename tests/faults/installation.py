@@ -26,7 +26,7 @@ from tests.support.services import OwnPostgres, free_port
 
 LEASE_S = 5
 TEMPLATE = "faults_template"
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 PREPARE = """
 import django, sys
 django.setup()

@@ -21,7 +21,7 @@ EACH: dict[str, Callable[[Installation], None]] = {
     "stale_lease": scenarios.stale_lease,
     "duplicate_deliveries": scenarios.duplicate_deliveries,
     "alert_storm": scenarios.alert_storm,
-    "many_queued": partial(scenarios.many_queued, runs=200),
+    "many_queued": partial(scenarios.many_queued, amount=200),
     "slow_client": scenarios.slow_client,
 }
 
@@ -49,10 +49,9 @@ def test_redis__stopped_and_started__viewers_miss_nothing(base: Base, redis: Own
 
 @pytest.mark.skipif(FULL, reason="each fault runs by itself")
 def test_installation__short_form__loses_nothing(base: Base) -> None:
-    with installed(base, webs=2, workers=3) as it:
-        scenarios.many_queued(it, runs=20)
+    with installed(base, webs=2, workers=2) as it:
+        scenarios.many_queued(it, amount=20)
         scenarios.duplicate_deliveries(it)
         scenarios.postgres_restarted(it)
         scenarios.worker_drained(it, restore=False)
         scenarios.web_killed(it, restore=False)
-        scenarios.worker_killed(it, restore=False)

@@ -38,7 +38,7 @@ def sweeper(settings: Any) -> Iterator[Sweeper]:
 def test_worker__killed_mid_run__interrupted_in_time_and_a_follow_up_works(tree: Tree, sweeper: Sweeper) -> None:
     started = start_run(tree.system, tree.payments, *ENDLESS)
     with manage("worker", LEASE_SECONDS=str(LEASE_S), SWEEP_SECONDS="60") as worker:
-        wait_until(lambda: len(thoughts(started.thread.pk)) > 3, what="the worker to write", patience_s=60)
+        wait_until(lambda: len(thoughts(started.thread.pk)) > 3, what="the worker to write", patience_s=120)
         worker.send_signal(signal.SIGKILL)
         worker.wait(20)
         written = envelopes(started.thread.pk)
@@ -60,7 +60,7 @@ def test_worker__killed_mid_run__interrupted_in_time_and_a_follow_up_works(tree:
 def test_worker__paused_and_woken_after_the_takeover__writes_nothing(tree: Tree, sweeper: Sweeper) -> None:
     started = start_run(tree.system, tree.payments, *ENDLESS)
     with manage("worker", LEASE_SECONDS=str(LEASE_S), SWEEP_SECONDS="60") as worker:
-        wait_until(lambda: len(thoughts(started.thread.pk)) > 3, what="the worker to write", patience_s=60)
+        wait_until(lambda: len(thoughts(started.thread.pk)) > 3, what="the worker to write", patience_s=120)
         _pause_between_writes(worker.pid, started.thread.pk)
         wait_for_status(started.run)
         taken_over = envelopes(started.thread.pk)
@@ -103,7 +103,7 @@ def _is_writable(thread_id: UUID) -> bool:
 def test_worker__sigterm__ends_its_run_and_itself(tree: Tree) -> None:
     started = start_run(tree.system, tree.payments, {"thought": "working"}, {"block": True})
     with manage("worker") as worker:
-        wait_until(lambda: thoughts(started.thread.pk), what="the worker to write", patience_s=60)
+        wait_until(lambda: thoughts(started.thread.pk), what="the worker to write", patience_s=120)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
 
