@@ -33,7 +33,7 @@ def ask(request: HttpRequest, user: Account, *, next_path: str) -> None:
 
 
 def pending(request: HttpRequest) -> Pending | None:
-    """Return whose code this browser is asked for; ``None`` without one, too late, or where passwords are closed."""
+    """Return whose code this browser is asked for; ``None`` without one, an old one, or where passwords are closed."""
     noted = request.session.get(_KEY)
     if not isinstance(noted, dict) or time.time() - noted["at"] > LIFETIME_S:
         request.session.pop(_KEY, None)
