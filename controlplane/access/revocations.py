@@ -2,8 +2,8 @@
 
 Whoever takes rights calls :func:`rights_taken` inside its transaction. Processes learn of it in two ways: this one when
 the transaction commits, and with it those a bus reaches; all by reading the stamps every few seconds, whatever the
-database and with no broker.
-Which right it was is not said: who listens asks again whether its caller may still do what it does.
+database and with no broker. Which right it was is not said: who listens asks again whether its caller may still do what
+it does.
 """
 
 from collections.abc import Callable, Collection

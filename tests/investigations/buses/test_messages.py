@@ -1,5 +1,8 @@
 """Messages of the bus: what goes in comes out, in pieces that fit, and nobody else's is taken for ours."""
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -18,6 +21,7 @@ from controlplane.investigations.buses.messages import (
 )
 from controlplane.investigations.buses.outbox import Outbox
 from controlplane.investigations.envelope import LoggedEvent
+from tests.support.processes import ROOT
 
 KEY = b"k" * 32
 ORIGIN = "0" * 32
@@ -79,3 +83,12 @@ def test_outbox__many_commits__wake_once_and_keep_numbers_alone_without_a_connec
     whole = [event_item(one, LIMIT) for one in events]
     assert items == (whole if carrying else [head_item(thread_id, 3)])
     assert outbox.take().items(LIMIT) == []
+
+
+def test_buses__one_process_on_sqlite__loads_no_driver_of_a_bus() -> None:
+    names = "redis", "controlplane.investigations.buses.redis", "controlplane.investigations.buses.postgres"
+    code = f"import sys, controlplane.asgi; print([name for name in {names} if name in sys.modules])"
+    env = {name: value for name, value in os.environ.items() if name not in {"TEST_DATABASE_URL", "EVENT_BUS"}}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
