@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 from pytest_django import Settings
 
 from controlplane.investigations.models import Feedback, StoredFile, Thread
@@ -57,11 +57,11 @@ def test_files__chosen_in_the_composer__go_along(page: Page, tree: Tree, setting
         page.locator("select#team").select_option("payments")
     page.get_by_text("Add files, an alert or recorded evidence").click()
     files = page.get_by_label("Files")
-    files.set_input_files([{"name": "a.zip", "mimeType": "text/plain", "buffer": b"PK\x03\x04"}])
+    files.set_input_files(FilePayload(name="a.zip", mimeType="text/plain", buffer=b"PK\x03\x04"))
     page.get_by_role("button", name="Investigate").click()
     expect(page.get_by_text("a.zip: Only text, JSON")).to_be_visible()
 
-    files.set_input_files([{"name": "note.txt", "mimeType": "text/html", "buffer": b"look here"}])
+    files.set_input_files(FilePayload(name="note.txt", mimeType="text/html", buffer=b"look here"))
     page.get_by_role("button", name="Investigate").click()
 
     expect(page.get_by_role("link", name="note.txt")).to_be_visible()
