@@ -43,6 +43,12 @@ class Places:
                 code="too_many_streams",
                 headers={"Retry-After": str(RETRY_AFTER_S)},
             )
+        with self.hold(organization_id):
+            yield
+
+    @contextlib.contextmanager
+    def hold(self, organization_id: UUID) -> Iterator[None]:
+        """Hold a place whether there is room or not, for what cannot be refused any more."""
         self.taken += 1
         self._by_organization[organization_id] += 1
         try:

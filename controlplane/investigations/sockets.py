@@ -5,6 +5,7 @@ reads what the client says. Nothing goes through a channel layer, which may lose
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -87,6 +88,7 @@ class ThreadSocket(AsyncConsumer):  # type: ignore[misc]  # channels has no type
         self._serving: asyncio.Task[None] | None = None
         self._came: deque[float] = deque(maxlen=MOST_MESSAGES)
         self._faults = 0
+        self._held = contextlib.ExitStack()
         self._client: _Client
         self._credentials: Credentials
         self._thread_id: UUID
@@ -103,6 +105,7 @@ class ThreadSocket(AsyncConsumer):  # type: ignore[misc]  # channels has no type
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+            self._held.close()
         if not dispatching.cancelled() and (failure := dispatching.exception()) is not None:
             log.error("socket.broken", exc_info=failure)
 
@@ -114,6 +117,7 @@ class ThreadSocket(AsyncConsumer):  # type: ignore[misc]  # channels has no type
             self._credentials, protocol = _offered(self.scope)
             known = self._hub.rights.known
             viewer = await self._hub.database.call(viewer_open, self._credentials, self._thread_id, commands.ROUTE)
+            self._held.enter_context(self._hub.places.take(viewer.organization_id))
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
             await _refuse(self.scope, self.base_send, as_app_error(error))
             raise StopConsumer from None

@@ -214,6 +214,17 @@ def test_socket__many_requests__counted_as_on_the_stream(tree: Tree, server: Ser
     assert refusal(server, thread.pk, token)[1]["code"] == "rate_limited"
 
 
+def test_socket__all_places_taken__refused_until_one_is_free(tree: Tree, server: Server, settings: Any) -> None:
+    settings.STREAMS_MAX_PER_ORGANIZATION = 1
+    thread = start_run(tree.system, tree.payments).thread
+    token = make_team_token(tree.payments)
+    with socket_of(server, thread.pk, token) as socket:
+        socket.hello().read(until=has(1))
+        status, problem = refusal(server, thread.pk, token)
+        assert (status, problem["code"]) == (429, "too_many_streams")
+    wait_until(lambda: refusal(server, thread.pk, token)[0] == 101, what="a place to be free")
+
+
 def test_socket__token_revoked__closes_within_five_seconds(tree: Tree, server: Server) -> None:
     thread = start_run(tree.system, tree.payments).thread
     token = make_token(tree.payments)

@@ -87,7 +87,7 @@ class Investigate:
         except Exception as error:  # noqa: BLE001 (as_app_error logs what it does not know)
             await send_problem(send, as_app_error(error))
             return
-        with metrics.streams_open.track_inprogress():
+        with self._hub.places.hold(viewer.organization_id), metrics.streams_open.track_inprogress():
             await self._serve(begun, viewer, credentials, known, receive, send)
 
     async def _serve(
