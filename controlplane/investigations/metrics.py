@@ -56,7 +56,7 @@ streams_refused_total = Counter(
     "opensre_streams_refused_total", "Streams refused because all places were taken.", ["why"], registry=registry
 )
 feedback_total = Counter(
-    "opensre_feedback_total", "Ratings of runs taken by this process.", ["verdict", "change"], registry=registry
+    "opensre_feedback_given_total", "Ratings of runs taken by this process.", ["verdict", "change"], registry=registry
 )
 webhook_attempts_total = Counter(
     "opensre_webhook_attempts_total", "Attempts to deliver webhooks by this process.", ["result"], registry=registry

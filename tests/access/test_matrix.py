@@ -215,6 +215,8 @@ def test_matrix__covers_every_path_of_these_apps() -> None:
     assert routes == {
         "me",
         "orgs/<slug:org>/audit",
+        "orgs/<slug:org>/audit/security",  # tests/audit
+        "orgs/<slug:org>/audit/verification",
         "orgs/<slug:org>/nodes",
         node,
         f"{node}/tokens",

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 frames: list[bytes] = []
 viewers: set[asyncio.Event] = set()
@@ -33,6 +34,24 @@ async def stream(_request: Request) -> Response:
     return StreamingResponse(_pump(), media_type="text/event-stream")
 
 
+async def socket(websocket: WebSocket) -> None:
+    changed, cursor = asyncio.Event(), len(frames)
+    await websocket.accept()
+    await websocket.receive_text()
+    viewers.add(changed)
+    changed.set()
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            while cursor < len(frames):
+                frame = frames[cursor]
+                cursor += 1
+                await websocket.send_text(frame[frame.index(b"data: ") + 6 : -2].decode())
+    finally:
+        viewers.discard(changed)
+
+
 async def _pump() -> AsyncIterator[bytes]:
     changed, cursor = asyncio.Event(), len(frames)
     viewers.add(changed)
@@ -49,4 +68,6 @@ async def _pump() -> AsyncIterator[bytes]:
         viewers.discard(changed)
 
 
-application = Starlette(routes=[Route("/", stream), Route("/emit/{count}/{pause_us}", emit)])
+application = Starlette(
+    routes=[Route("/", stream), WebSocketRoute("/ws", socket), Route("/emit/{count}/{pause_us}", emit)]
+)

@@ -7,6 +7,7 @@ bus. The floor's producer is in its process and keeps nothing.
 """
 
 import asyncio
+import json
 import os
 import statistics
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from tests.bench.servers import cpu_s, fresh_database
 from tests.bench.stream_targets import Target, floor, ours
-from tests.bench.viewers import close_viewers, open_viewers, request_of
+from tests.bench.viewers import close_viewers, handshake_of, open_viewers, request_of, text_frame
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Shape:
 SHAPES: Final = (Shape(50, 150, 20_000), Shape(200, 60, 50_000), Shape(1000, 14, 250_000), Shape(200, 400, 1_000))
 ROUNDS: Final = 3
 OURS: Final = ("embedded", "bus")
+TRANSPORTS: Final = ("sse", "websocket")
 DATABASE: Final = os.environ.get("BENCH_STREAM_DATABASE", "opensre_bench_stream")
 #: Events before the measurement begins.
 WARM_UP: Final = 4
@@ -63,21 +65,22 @@ class Round:
 
 def run(say: Callable[[str], Any]) -> dict[str, Any]:
     """Measure and return the figures: medians over the rounds and the ratios of ours to the floor, for each shape."""
-    shapes = []
+    shapes: dict[str, list[dict[str, Any]]] = {transport: [] for transport in TRANSPORTS}
     with ExitStack() as servers:
         folders = [Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="opensre-bench-"))) for _ in range(2)]
         targets = {"floor": servers.enter_context(floor())}
         targets["embedded"] = servers.enter_context(ours(folders[0])).target
         database = servers.enter_context(fresh_database(DATABASE))
         targets["bus"] = servers.enter_context(ours(folders[1], postgres=database)).target
-        for shape in SHAPES:
-            say(f"{shape.name}: {ROUNDS} rounds")
-            rounds: dict[str, list[Round]] = {name: [] for name in targets}
-            for _ in range(ROUNDS):
-                for name, target in targets.items():
-                    rounds[name].append(asyncio.run(_measure(target, shape)))
-            shapes.append({"shape": shape.name, **_figures(shape, rounds)})
-    return {"benchmark": "stream", "transport": "sse", "rounds": ROUNDS, "shapes": shapes}
+        for transport in TRANSPORTS:
+            for shape in SHAPES:
+                say(f"{transport}, {shape.name}: {ROUNDS} rounds")
+                rounds: dict[str, list[Round]] = {name: [] for name in targets}
+                for _ in range(ROUNDS):
+                    for name, target in targets.items():
+                        rounds[name].append(asyncio.run(_measure(target, shape, transport)))
+                shapes[transport].append({"shape": shape.name, **_figures(shape, rounds)})
+    return {"benchmark": "stream", "rounds": ROUNDS, "transports": shapes}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -86,15 +89,19 @@ def table(result: dict[str, Any]) -> str:
     lines += [
         f"{'viewers x events':>18}{'':10}{'delivered':>10}{'CPU us':>8}{'p50 ms':>8}{'p99 ms':>8}{'CPU':>8}{'p99':>8}"
     ]
-    for row in result["shapes"]:
-        for name in ("floor", *OURS):
-            part = row[name]
-            ratios = "" if name == "floor" else f"{part['ratio_cpu']:>8}{part['ratio_p99']:>8}"
-            lines.append(
-                f"{row['shape'] if name == 'floor' else '':>18} {name:9}{part['delivered']:>10}{part['cpu_us']:>8}"
-                f"{part['p50_ms']:>8}{part['p99_ms']:>8}{ratios}"
-            )
+    for transport, shapes in result["transports"].items():
+        lines.append(transport)
+        lines += [_row(row, name) for row in shapes for name in ("floor", *OURS)]
     return "\n".join(lines)
+
+
+def _row(row: dict[str, Any], name: str) -> str:
+    part = row[name]
+    ratios = "" if name == "floor" else f"{part['ratio_cpu']:>8}{part['ratio_p99']:>8}"
+    return (
+        f"{row['shape'] if name == 'floor' else '':>18} {name:9}{part['delivered']:>10}{part['cpu_us']:>8}"
+        f"{part['p50_ms']:>8}{part['p99_ms']:>8}{ratios}"
+    )
 
 
 def _figures(shape: Shape, rounds: dict[str, list[Round]]) -> dict[str, Any]:
@@ -114,12 +121,16 @@ def _figures(shape: Shape, rounds: dict[str, list[Round]]) -> dict[str, Any]:
     return figures
 
 
-async def _measure(target: Target, shape: Shape) -> Round:
+async def _measure(target: Target, shape: Shape, transport: str) -> Round:
     """Measure from the moment at which all have the first events: what a run costs to start is no delivery."""
     total = WARM_UP + shape.events
     watch = await asyncio.to_thread(target.prepare, total, shape.pause_us)
     latencies: list[float] = []
-    viewers = await open_viewers(target.port, [request_of(watch.path, watch.headers)] * shape.viewers, latencies)
+    request, hello = request_of(watch.path, watch.headers), b""
+    if transport == "websocket":
+        request = handshake_of(watch.socket, watch.headers)
+        hello = text_frame(json.dumps({"type": "hello", "after": watch.after}))
+    viewers = await open_viewers(target.port, [request] * shape.viewers, latencies, hello=hello)
     producing = asyncio.create_task(asyncio.to_thread(watch.produce))
     await asyncio.wait([viewer.want(WARM_UP) for viewer in viewers], timeout=60)
     had = sum(viewer.count for viewer in viewers)

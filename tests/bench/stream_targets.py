@@ -15,11 +15,16 @@ from tests.bench.servers import ROOT, get, get_json, post, uvicorn
 
 @dataclass(frozen=True)
 class Watch:
-    """What is watched: the stream's path and headers, and what makes the producer write and waits until it has."""
+    """What is watched: the stream's path and headers, and what makes the producer write and waits until it has.
+
+    ``socket`` is the path of the same over a WebSocket, ``after`` what its client has already.
+    """
 
     path: str
     headers: Mapping[str, str]
     produce: Callable[[], None]
+    socket: str = "/ws"
+    after: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,8 @@ def ours(folder: Path, *, postgres: str = "") -> Iterator[Installation]:
             steps = {"steps": [{"burst": events, "chars": 180, "pause_ms": pause_us / 1000}]}
             message = {"text": json.dumps(steps)}
             path = f"/api/v1/threads/{thread_id}/stream?after={head}"
-            return Watch(path, headers, lambda: post(f"{made.base}/threads/{thread_id}/messages", headers, message))
+            said = f"{made.base}/threads/{thread_id}/messages"
+            return Watch(path, headers, lambda: post(said, headers, message), f"/ws/threads/{thread_id}", head)
 
         made = Installation(Target(pid, port, prepare), env, headers)
         yield made

@@ -11,8 +11,10 @@ from typing import Final
 
 from typing_extensions import override
 
-MARK: Final = b"event: thought\n"
+#: In every thought once, however it is sent.
+MARK: Final = b'"type":"thought"'
 _KEPT: Final = len(MARK) - 1
+_SWITCHED: Final = b"HTTP/1.1 101"
 
 
 class Viewer(asyncio.Protocol):
@@ -20,11 +22,13 @@ class Viewer(asyncio.Protocol):
 
     Args:
         request: what is sent when connected.
+        hello: what is said over a WebSocket once it is one.
         latencies_ms: gets the latency of the last event of some of the pieces received.
     """
 
-    def __init__(self, request: bytes, latencies_ms: list[float]) -> None:
+    def __init__(self, request: bytes, latencies_ms: list[float], hello: bytes = b"") -> None:
         self._request = request
+        self._hello = hello
         self._latencies_ms = latencies_ms
         self._tail = b""
         self._wanted = 0
@@ -44,8 +48,8 @@ class Viewer(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
-        if not self.opened.done() and b": open" in data:
-            self.opened.set_result(None)
+        if not self.opened.done():
+            self._open(data)
         self.count += data.count(MARK) + (self._tail + data[:_KEPT]).count(MARK)
         self._tail = data[-_KEPT:]
         self._pieces += 1
@@ -60,6 +64,13 @@ class Viewer(asyncio.Protocol):
             if not future.done():
                 future.set_exception(exc or ConnectionError("the server closed the connection"))
                 future.exception()
+
+    def _open(self, data: bytes) -> None:
+        if self._hello and data.startswith(_SWITCHED) and self.transport is not None:
+            self.transport.write(self._hello)
+            self.opened.set_result(None)
+        elif b": open" in data:
+            self.opened.set_result(None)
 
     def want(self, count: int) -> "asyncio.Future[None]":
         """Return what is done once ``count`` thoughts have arrived, from the beginning."""
@@ -78,21 +89,47 @@ class Viewer(asyncio.Protocol):
         self._latencies_ms.append((time.time() - sent) * 1000)
 
 
+def handshake_of(path: str, headers: Mapping[str, str]) -> bytes:
+    """Return the opening handshake of a WebSocket (RFC 6455, section 4.1), without compression."""
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    return request_of(path, {**headers, **upgrade})
+
+
+def text_frame(text: str) -> bytes:
+    """Return a short text as a client sends it (RFC 6455, section 5.2), masked with zeros: nobody listens here."""
+    payload = text.encode()
+    assert len(payload) < 126
+    return bytes([0x81, 0x80 | len(payload), 0, 0, 0, 0]) + payload
+
+
 def request_of(path: str, headers: Mapping[str, str]) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode()
 
 
 async def open_viewers(
-    port: int, requests: list[bytes], latencies_ms: list[float], *, at_once: int = 100
+    port: int, requests: list[bytes], latencies_ms: list[float], *, at_once: int = 100, hello: bytes = b""
 ) -> list[Viewer]:
-    """Open a connection for each request, and return them once each has its first byte."""
+    """Open a connection for each request, and return them once each has its first byte.
+
+    Args:
+        port: of the server, on this machine.
+        requests: one for each viewer.
+        latencies_ms: gets latencies, see :class:`Viewer`.
+        at_once: how many are opened at a time.
+        hello: the first message of WebSockets; empty for event streams.
+    """
     loop = asyncio.get_running_loop()
     places = asyncio.Semaphore(at_once)
 
     async def one(request: bytes) -> Viewer:
         async with places:
-            made: Callable[[], Viewer] = lambda: Viewer(request, latencies_ms)  # noqa: E731
+            made: Callable[[], Viewer] = lambda: Viewer(request, latencies_ms, hello)  # noqa: E731
             _, viewer = await loop.create_connection(made, "127.0.0.1", port)
             await viewer.opened
             return viewer

@@ -51,8 +51,8 @@ def test_question__worker_killed_while_it_waits__another_goes_on_with_the_first_
         return actor.label
 
     outcomes = at_once(*(partial(answer, person) for person in people))
-    assert outcomes.count("not_waiting") == 2
-    (first,) = (outcome for outcome in outcomes if outcome != "not_waiting")
+    assert outcomes.count("already_answered") == 2
+    (first,) = (outcome for outcome in outcomes if outcome != "already_answered")
 
     with manage("worker"):
         assert wait_for_status(run).status == "completed"

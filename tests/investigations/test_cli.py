@@ -94,7 +94,7 @@ def test_investigate__team_named__that_team(scripted: Tree) -> None:
     [
         ({"team": "demo/nope"}, "no such team"),
         ({"team": "nope/payments"}, "no organization 'nope'"),
-        ({"runtime": "nope"}, "no runtime 'nope'; there are: builtin, remote, scripted"),
+        ({"runtime": "nope"}, "no runtime 'nope'; there are: builtin, remote, replay, scripted"),
         ({"evidence": Path("/nonexistent-folder")}, "evidence_not_found"),
         ({"alert": Path("/nonexistent.json")}, "cannot be read"),
     ],

@@ -134,6 +134,7 @@ def test_make__without_a_target__lists_every_target() -> None:
         "setup",
         "dev",
         "test",
+        "faults",
         "lint",
         "bench",
         "clean",

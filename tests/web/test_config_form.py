@@ -214,7 +214,7 @@ def test_send__everything_of_one_entry_taken_out(configured: Tree, admin: Person
         ("skills", "", "/skills/runbooks", "false", False),
         ("skills", "", "/skills/deploys/enabled", "true", True),
         ("integrations", "prom", "/integrations/prom/headers", "X-Scope: a\nX-Other: b: c", None),
-        ("general", "", "/runtime/kind", "builtin", "builtin"),
+        ("runtime", "", "/runtime/kind", "builtin", "builtin"),
         ("team_context", "", "/team_context", "We own payments.", "We own payments."),
     ],
 )
