@@ -20,6 +20,13 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """Close what a test without a database may have opened: a pool keeps the name it was made with."""
+    if connection.vendor == "postgresql":
+        connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's wrapper has it
+
+
+@pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Let SQLite empty the audit table between transactional tests, and PostgreSQL drop the database at the end.
 

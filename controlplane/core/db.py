@@ -26,7 +26,8 @@ def run_job(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         connections.close_all()
         raise
     finally:
-        if getattr(connection, "pool", None) is not None:
+        # Asking a connection that was never opened for its pool would open one: look at the settings instead.
+        if connection.settings_dict["OPTIONS"].get("pool"):
             connection.close()
 
 
