@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -112,6 +112,10 @@ class MemorySection(SwitchSection):
     store_all: bool | None = None
     strategy_window: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_similar_episodes: Annotated[int, Field(ge=0, le=100)] | None = None
+    redact_personal: Annotated[list[Literal["email", "phone", "payment-card"]], Field(max_length=3)] | None = Field(
+        None,
+        description="Personal data of others that is replaced before anything is remembered; all kinds when unset.",
+    )
 
 
 class ContextPart(_Section):

@@ -14,21 +14,26 @@ from controlplane.core.redaction.findings import (
     marker,
     merge_findings,
 )
+from controlplane.core.redaction.personal import PERSONAL_KINDS, Personal, find_personal, redact_personal
 from controlplane.core.redaction.stream import StreamRedactor
 from controlplane.core.redaction.texts import default_scanner, redact_text, redact_text_with_rules
 
 __all__ = [
+    "PERSONAL_KINDS",
     "Finding",
     "JsonValue",
+    "Personal",
     "SecretScanner",
     "StreamRedactor",
     "UnionScanner",
     "apply_findings",
     "default_scanner",
+    "find_personal",
     "marker",
     "merge_findings",
     "redact_json",
     "redact_json_with_rules",
+    "redact_personal",
     "redact_text",
     "redact_text_with_rules",
 ]

@@ -8,12 +8,18 @@ from controlplane.runtimes.evaluation.petshop import run_petshop
 from controlplane.runtimes.evaluation.results import SuiteResult
 from controlplane.runtimes.evaluation.retrieval import run_retrieval
 from controlplane.runtimes.evaluation.running import CaseError
+from controlplane.runtimes.evaluation.secrets import run_secrets
 from controlplane.runtimes.evaluation.tracer import run_tracer
 from controlplane.runtimes.interface import AgentRuntime
 from controlplane.runtimes.registry import get_runtime
 
 Suite = Callable[[AgentRuntime, Path], SuiteResult]
-SUITES: Final[dict[str, Suite]] = {"tracer": run_tracer, "petshop": run_petshop, "retrieval": run_retrieval}
+SUITES: Final[dict[str, Suite]] = {
+    "tracer": run_tracer,
+    "petshop": run_petshop,
+    "retrieval": run_retrieval,
+    "secrets": run_secrets,
+}
 
 
 def suite_register(name: str, run: Suite) -> None:
