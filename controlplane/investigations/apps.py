@@ -15,13 +15,16 @@ class InvestigationsConfig(AppConfig):
         from controlplane.core.periodic import register_periodic
         from controlplane.investigations import approvals, files, fleet, idempotency, retention
         from controlplane.investigations.sweeper import sweep_register
+        from controlplane.investigations.transcripts import RunTranscripts
         from controlplane.investigations.webhooks.outbox import deliveries_forget
         from controlplane.investigations.webhooks.sending import deliveries_sweep
+        from controlplane.memory.transcripts import register_transcripts
         from controlplane.orgs.guards import register_deletion_guard
         from controlplane.reviews.kinds import register_kind
         from controlplane.reviews.services import reviews_expire
 
         register_deletion_guard(_runs_obstacle)
+        register_transcripts(RunTranscripts())
         register_kind(approvals.AgentAction())
         sweep_register(reviews_expire)  # a run waits for the end of its review
         register_periodic("idempotency.over", idempotency.calls_sweep, every_s=idempotency.SWEEP_EVERY_S)

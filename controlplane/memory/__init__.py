@@ -1,0 +1,1 @@
+"""What is remembered of people, teams and systems, and the one way in."""
