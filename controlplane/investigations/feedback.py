@@ -15,12 +15,13 @@ from controlplane.core.errors import Conflict, NotFound, invalid
 from controlplane.core.permissions import Action
 from controlplane.investigations import metrics
 from controlplane.investigations.inputs import clean_text
-from controlplane.investigations.models import END_STATUSES, Feedback, Run, Thread, Verdict
+from controlplane.investigations.models import END_STATUSES, Feedback, Miss, Run, Thread, Verdict
 from controlplane.investigations.selectors import thread_get, threads_visible
 
 MAX_REASON_CHARS: Final = 2_000
 MAX_ON_BEHALF_CHARS: Final = 128
 VERDICTS: Final[tuple[str, ...]] = tuple(Verdict.values)
+MISSES: Final[tuple[str, ...]] = tuple(Miss.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def feedback_give(
     thread_id: UUID,
     verdict: object,
     reason: object = "",
+    miss: object = None,
     run_id: UUID | None = None,
     on_behalf_of: str = "",
 ) -> Feedback:
@@ -57,18 +59,22 @@ def feedback_give(
         thread_id: the thread.
         verdict: one of :data:`VERDICTS`.
         reason: at most 2,000 characters; redacted.
+        miss: of a partial or wrong answer, what was missing: one of :data:`MISSES`. Left out, it stays what the rater
+            said before, else it is ``unknown``. Nobody but the rater is shown it.
         run_id: a run of the thread that has ended; its last ended one when left out.
         on_behalf_of: whom a machine's credential speaks for, as its own system names the person. A person speaks for
             nobody else: of a person's credential it is left out of account.
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to rate, or it has no such run.
-        InvalidInput: ``unknown_verdict``, or ``reason`` or ``user_id`` is no text or too long.
+        InvalidInput: ``unknown_verdict``, ``unknown_miss``, ``miss_of_correct``, or ``reason`` or ``user_id`` is no text
+            or too long.
         Conflict: ``run_not_ended``.
     """
     thread = thread_get(actor, thread_id, Action.RUN_CONTROL)
     if not isinstance(verdict, str) or verdict not in VERDICTS:
         raise invalid("/verdict", "unknown_verdict", f"A verdict is one of {', '.join(VERDICTS)}.")
+    told_miss = _miss(verdict, miss)
     words = _reason(reason)
     speaker = "" if actor.is_person else _name(on_behalf_of)
     with transaction.atomic():
@@ -81,7 +87,13 @@ def feedback_give(
             run=run,
             by=actor.principal,
             on_behalf_of=speaker,
-            defaults={"verdict": verdict, "reason": words, "by_label": label[:200], "changed_at": clock.now()},
+            defaults={
+                "verdict": verdict,
+                "reason": words,
+                "miss": _miss_kept(verdict, told_miss, before),
+                "by_label": label[:200],
+                "changed_at": clock.now(),
+            },
         )
         audit_record(
             actor=actor,
@@ -103,8 +115,24 @@ def _count(given: Feedback, before: Feedback | None) -> None:
 
 
 def _digest(feedback: Feedback) -> dict[str, str]:
-    told = f"{feedback.pk}\n{feedback.verdict}\n{feedback.reason}"
+    told = f"{feedback.pk}\n{feedback.verdict}\n{feedback.miss}\n{feedback.reason}"
     return {"feedback": str(feedback.pk), "sha256": hashlib.sha256(told.encode()).hexdigest()}
+
+
+def _miss(verdict: str, miss: object) -> str:
+    if miss is None or miss == "":
+        return ""
+    if not isinstance(miss, str) or miss not in MISSES:
+        raise invalid("/miss", "unknown_miss", f"A miss is one of {', '.join(MISSES)}.")
+    if verdict == Verdict.CORRECT:
+        raise invalid("/miss", "miss_of_correct", "A correct answer missed nothing; leave this out.")
+    return miss
+
+
+def _miss_kept(verdict: str, miss: str, before: Feedback | None) -> str:
+    if verdict == Verdict.CORRECT:
+        return ""
+    return miss or (before.miss if before else "") or Miss.UNKNOWN.value
 
 
 def _reason(reason: object) -> str:

@@ -25,6 +25,10 @@ OPENSRE_WORDS = {"positive": Verdict.CORRECT.value, "negative": Verdict.WRONG.va
 class FeedbackInput(StrictSerializer):
     verdict = FreeText(help_text="correct, partial or wrong")
     reason = FreeText(required=False, help_text="At most 2,000 characters.")
+    miss = FreeText(
+        required=False,
+        help_text="retrieval_gap, reasoning_gap, tool_failure, routing_failure or unknown; not of a correct answer.",
+    )
     run_id = serializers.UUIDField(required=False, help_text="The last ended run of the thread when left out.")
 
 
@@ -33,6 +37,7 @@ class FeedbackOutput(serializers.Serializer[Any]):
     run_id = serializers.UUIDField()
     verdict = serializers.CharField()
     reason = serializers.CharField()
+    miss = serializers.CharField(allow_null=True, help_text="Your own rating's; null of everybody else's.")
     by = serializers.CharField()
     mine = serializers.BooleanField()
     created_at = serializers.DateTimeField()
@@ -66,6 +71,7 @@ class ThreadFeedbackView(APIView):
             thread_id=thread_id,
             verdict=body["verdict"],
             reason=body.get("reason", ""),
+            miss=body.get("miss"),
             run_id=body.get("run_id"),
         )
         return Response(feedback_json(given, actor.principal))
@@ -104,13 +110,15 @@ def _person(body: dict[str, Any]) -> str:
 
 def feedback_json(item: Feedback, principal: str) -> dict[str, Any]:
     """Return a rating as the API shows it to ``principal``."""
+    mine = item.by == principal and not item.on_behalf_of
     return {
         "id": item.pk,
         "run_id": item.run_id,
         "verdict": item.verdict,
         "reason": item.reason,
+        "miss": (item.miss or None) if mine else None,
         "by": item.by_label,
-        "mine": item.by == principal and not item.on_behalf_of,
+        "mine": mine,
         "created_at": clock.rfc3339(item.created_at),
         "changed_at": clock.rfc3339(item.changed_at),
     }

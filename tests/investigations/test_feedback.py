@@ -217,3 +217,48 @@ def test_agent_runs__other_organization__nothing(tree: Tree, other_tree: Tree, e
     for path in ("", "/trace"):
         assert client.get(f"/api/v1/team/agent-runs/{ended.run.pk}{path}").status_code == 404
     assert Thread.objects.count() == 1
+
+
+# ---- misses ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("miss", ["retrieval_gap", "reasoning_gap", "tool_failure", "routing_failure", "unknown"])
+@pytest.mark.parametrize("verdict", ["partial", "wrong"])
+def test_give__miss__kept_with_the_rating(rita: Actor, ended: Started, verdict: str, miss: str) -> None:
+    assert rate(rita, ended, verdict, miss=miss).miss == miss
+
+
+def test_give__no_miss_said__unknown_or_as_before_and_none_of_a_correct_answer(rita: Actor, ended: Started) -> None:
+    assert rate(rita, ended, "wrong").miss == "unknown"
+    assert rate(rita, ended, "wrong", miss="tool_failure").miss == "tool_failure"
+    assert rate(rita, ended, "partial").miss == "tool_failure"
+    assert rate(rita, ended, "correct").miss == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "miss", "code"),
+    [
+        ("wrong", "bad_luck", "unknown_miss"),
+        ("wrong", 7, "unknown_miss"),
+        ("correct", "tool_failure", "miss_of_correct"),
+    ],
+)
+def test_give__bad_miss__refused_with_the_field(
+    rita: Actor, ended: Started, verdict: str, miss: object, code: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        rate(rita, ended, verdict, miss=miss)
+    assert [(error.pointer, error.code) for error in caught.value.errors] == [("/miss", code)]
+    assert not Feedback.objects.exists()
+
+
+def test_api__miss__shown_to_its_rater_alone(tree: Tree, ended: Started) -> None:
+    mine, other = make_user(tree.payments), make_user(tree.payments)
+    path = f"/api/v1/threads/{ended.thread.pk}/feedback"
+    given = api_client(user=mine).post(path, {"verdict": "wrong", "miss": "retrieval_gap"}).json()
+    assert given["miss"] == "retrieval_gap"
+    assert api_client(user=mine).get(path).json()["results"][0]["miss"] == "retrieval_gap"
+    for client in (api_client(user=other), api_client(token=make_team_token(tree.payments))):
+        (seen,) = client.get(path).json()["results"]
+        assert (seen["verdict"], seen["miss"]) == ("wrong", None)
+        assert "retrieval_gap" not in client.get(path).content.decode()

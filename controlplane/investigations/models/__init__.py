@@ -2,7 +2,7 @@
 
 from controlplane.investigations.models.approvals import ActionApproval, Execution
 from controlplane.investigations.models.calls import IdempotentCall
-from controlplane.investigations.models.feedback import Feedback, Verdict
+from controlplane.investigations.models.feedback import Feedback, Miss, Verdict
 from controlplane.investigations.models.files import StoredFile
 from controlplane.investigations.models.reported import ReportedRun
 from controlplane.investigations.models.retention import LegalHold, RetentionPolicy, ThreadTombstone
@@ -37,6 +37,7 @@ __all__ = [
     "IdempotentCall",
     "LegalHold",
     "Message",
+    "Miss",
     "Priority",
     "ReportedRun",
     "RetentionPolicy",

@@ -15,6 +15,16 @@ class Verdict(models.TextChoices):
     WRONG = "wrong"
 
 
+class Miss(models.TextChoices):
+    """Why an answer was not right, as its rater sees it."""
+
+    RETRIEVAL_GAP = "retrieval_gap"
+    REASONING_GAP = "reasoning_gap"
+    TOOL_FAILURE = "tool_failure"
+    ROUTING_FAILURE = "routing_failure"
+    UNKNOWN = "unknown"
+
+
 class Feedback(models.Model):
     """One rating of a run: one row for each principal, and for each person a machine speaks for."""
 
@@ -22,6 +32,9 @@ class Feedback(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="feedback")
     verdict = models.CharField(max_length=8, choices=Verdict)
     reason = models.TextField(blank=True)
+    miss = models.CharField(
+        max_length=16, choices=Miss, blank=True, default="", db_default="", help_text="Shown to the rater alone."
+    )
     by = models.CharField(max_length=128, help_text="Principal.")
     on_behalf_of = models.CharField(max_length=128, blank=True, help_text="Whom a machine's credential speaks for.")
     by_label = models.CharField(max_length=200)
