@@ -67,8 +67,8 @@ def feedback_give(
 
     Raises:
         NotFound, PermissionDenied: the thread is not the actor's to rate, or it has no such run.
-        InvalidInput: ``unknown_verdict``, ``unknown_miss``, ``miss_of_correct``, or ``reason`` or ``user_id`` is no text
-            or too long.
+        InvalidInput: ``unknown_verdict``, ``unknown_miss``, ``miss_of_correct``, or ``reason`` or ``user_id`` is
+            no text or too long.
         Conflict: ``run_not_ended``.
     """
     thread = thread_get(actor, thread_id, Action.RUN_CONTROL)

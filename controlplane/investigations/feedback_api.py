@@ -16,6 +16,7 @@ from controlplane.investigations.agent_runs import run_named
 from controlplane.investigations.api import PROBLEM
 from controlplane.investigations.control import FreeText
 from controlplane.investigations.feedback import feedback_give, feedback_list
+from controlplane.investigations.misses import miss_case
 from controlplane.investigations.models import Feedback, Verdict
 
 #: OpenSRE's two words for a rating.
@@ -75,6 +76,14 @@ class ThreadFeedbackView(APIView):
             run_id=body.get("run_id"),
         )
         return Response(feedback_json(given, actor.principal))
+
+
+class RunMissView(APIView):
+    @extend_schema(operation_id="run_miss", responses={200: dict[str, Any], 404: PROBLEM, 409: PROBLEM})
+    def get(self, request: Request, thread_id: UUID, run_id: UUID) -> Response:
+        """Export your own rating of partial or wrong as a case that ``manage.py evaluate misses`` runs (``miss/1``)."""
+        query_of(request)
+        return Response(miss_case(actor=actor_of(request), thread_id=thread_id, run_id=run_id))
 
 
 class OpenSreFeedbackView(APIView):

@@ -15,6 +15,7 @@ urlpatterns = [
     path("threads/<uuid:thread_id>/decisions", api.ThreadDecisionsView.as_view(), name="thread-decisions"),
     path("threads/<uuid:thread_id>/runs/<uuid:run_id>/recording", api.RunRecordingView.as_view(), name="run-recording"),
     path("threads/<uuid:thread_id>/feedback", feedback_api.ThreadFeedbackView.as_view(), name="thread-feedback"),
+    path("threads/<uuid:thread_id>/runs/<uuid:run_id>/miss", feedback_api.RunMissView.as_view(), name="run-miss"),
     path("internal/feedback", feedback_api.OpenSreFeedbackView.as_view(), name="opensre-feedback"),
     path("internal/agent-runs", agent_runs_api.ReportedRunsView.as_view(), name="reported-runs"),
     path("internal/agent-runs/<str:run_id>", agent_runs_api.ReportedRunView.as_view(), name="reported-run"),

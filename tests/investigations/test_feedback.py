@@ -116,7 +116,7 @@ def test_api__give_and_list__shapes(tree: Tree, ended: Started) -> None:
     assert given.status_code == 200
     assert {**given.json(), "id": 0, "created_at": 0, "changed_at": 0} == {
         "id": 0, "run_id": str(ended.run.pk), "verdict": "partial", "reason": "half", "by": "team of payments",
-        "mine": True, "created_at": 0, "changed_at": 0,
+        "mine": True, "miss": "unknown", "created_at": 0, "changed_at": 0,
     }  # fmt: skip
     assert client.get(url).json() == {"results": [given.json()]}
     bad = client.post(url, {"verdict": "partial", "stars": 5})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from controlplane.runtimes.evaluation.misses import run_misses
 from controlplane.runtimes.evaluation.petshop import run_petshop
 from controlplane.runtimes.evaluation.results import SuiteResult
 from controlplane.runtimes.evaluation.retrieval import run_retrieval
@@ -19,6 +20,7 @@ SUITES: Final[dict[str, Suite]] = {
     "petshop": run_petshop,
     "retrieval": run_retrieval,
     "secrets": run_secrets,
+    "misses": run_misses,
 }
 
 
