@@ -23,7 +23,7 @@ class Candidate:
 class Extractor(Protocol):
     """One way of finding what is worth remembering."""
 
-    def __call__(self, transcript: Transcript, known: Sequence[str]) -> Sequence[Candidate]:
+    def __call__(self, transcript: Transcript, known: Sequence[str], /) -> Sequence[Candidate]:
         """Return at most :data:`MOST_CANDIDATES` candidates, each quoting ``transcript``.
 
         Args:
