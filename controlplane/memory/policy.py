@@ -12,7 +12,7 @@ def personal_kinds(document: Mapping[str, Any]) -> frozenset[Personal]:
     Args:
         document: an effective configuration. ``memory.redact_personal`` names the kinds; an empty list means none.
 
-    What is unset, ``null``, or nothing that a write accepts today is all kinds: a stored mistake never lets data through.
+    What is unset, ``null``, or nothing that a write accepts today is all kinds: a mistake never lets data through.
     """
     section = document.get("memory")
     named = section.get("redact_personal") if isinstance(section, Mapping) else None
