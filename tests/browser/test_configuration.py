@@ -102,8 +102,8 @@ def test_edit__an_error_leads_to_its_line_and_a_place_says_what_it_means(
 
 def test_edit__keyboard_alone__sets_a_value(site: Site, guarded: Tree, ada: Person) -> None:
     page = site.visit(ada)
-    page.goto(f"{BASE}/edit?section=general")
-    page.get_by_label("Runtime: Kind").focus()
+    page.goto(f"{BASE}/edit?section=runtime")
+    page.get_by_label("Kind", exact=True).focus()
     page.keyboard.type("builtin")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Preview")).to_be_visible()

@@ -74,7 +74,7 @@ def test_investigation__from_the_form_to_the_answer__by_keyboard_alone(page: Pag
 
 def test_composer__refused__says_where_and_keeps_everything(page: Page, tree: Tree) -> None:
     page.goto("/app/new")
-    page.get_by_text("Add an alert or recorded evidence").click()
+    page.get_by_text("Add files, an alert or recorded evidence").click()
     page.get_by_label("Alert").fill("{broken")
     page.get_by_label("Evidence snapshot").set_input_files(
         {"name": "s.json", "mimeType": "application/json", "buffer": b'{"format": "snapshot/9"}'}
@@ -195,7 +195,7 @@ def test_sample__builtin_runtime__report_with_citations_that_open_their_steps(
     settings.DEFAULT_RUNTIME = "builtin"
     sample = load_sample()
     page.goto("/app/")
-    page.get_by_text("Add an alert or recorded evidence").click()
+    page.get_by_text("Add files, an alert or recorded evidence").click()
     page.get_by_label("What should be investigated?").fill(sample.prompt)
     page.get_by_label("Alert").fill(json.dumps(sample.alert))
     snapshot = json.dumps(sample.snapshot).encode()
