@@ -1,6 +1,6 @@
 """Events as they are sent: encoded once, whoever watches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from uuid import UUID
 
@@ -16,6 +16,7 @@ class Frame:
     seq: int
     full: bytes
     withheld: bytes | None
+    _envelope: str | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, event: LoggedEvent) -> Self:
@@ -24,6 +25,15 @@ class Frame:
 
     def bytes_for(self, *, starter: bool) -> bytes:
         return self.full if starter or self.withheld is None else self.withheld
+
+    def envelope_for(self, *, starter: bool) -> str:
+        """Return the JSON of the ``data`` line. That of the whole event is kept: many viewers are sent the same."""
+        body = self.bytes_for(starter=starter)
+        if body is not self.full:
+            return _data_of(body)
+        if self._envelope is None:
+            self._envelope = _data_of(body)
+        return self._envelope
 
 
 def read_frames(thread_id: UUID, *, after: int, limit: int) -> tuple[list[Frame], bool]:
@@ -43,3 +53,7 @@ def read_frames(thread_id: UUID, *, after: int, limit: int) -> tuple[list[Frame]
 def _sse(seq: int, type_: str, envelope: bytes) -> bytes:
     """Return the frame of WHATWG HTML, section 9.2.6: ``id`` moves the client's cursor, ``data`` is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (seq, type_.encode(), envelope)
+
+
+def _data_of(frame: bytes) -> str:
+    return frame[frame.index(b"\ndata: ") + 7 : -2].decode()

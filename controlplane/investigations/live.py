@@ -108,12 +108,6 @@ async def follow(hub: Hub, place: Place, sink: Sink, *, lifetime_s: float | None
     return End(Why.STOPPING if hub.draining.is_set() else Why.LIFETIME)
 
 
-def envelope_of(frame: Frame, *, starter: bool) -> bytes:
-    """Return the envelope that stands in the ``data`` line of an encoded frame."""
-    body = frame.bytes_for(starter=starter)
-    return body[body.index(b"\ndata: ") + 7 : -2]
-
-
 async def _older(hub: Hub, viewer: Viewer, cursor: int, sink: Sink) -> list[Frame]:
     """Return events from the log; where those after the cursor are gone, the client is told to begin anew first."""
     frames = await hub.read(viewer.thread_id, after=cursor)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from controlplane.core.db import DatabaseThreads
 from controlplane.core.rest import PROBLEM, as_app_error
 from controlplane.investigations import commands, metrics
 from controlplane.investigations.hub import Frame, Hub
-from controlplane.investigations.live import WRITE_SECONDS, End, Place, Why, envelope_of, follow
+from controlplane.investigations.live import WRITE_SECONDS, End, Place, Why, follow
 from controlplane.investigations.rights_watch import Stamps
 from controlplane.investigations.viewing import (
     Credentials,
@@ -216,17 +216,19 @@ class _Client:
         self._closed = False
 
     async def tell(self, value: dict[str, Any]) -> None:
-        await self.text(orjson.dumps(value).decode())
+        await self.texts((orjson.dumps(value).decode(),))
 
-    async def text(self, text: str) -> None:
-        """Send a message.
+    async def texts(self, texts: Iterable[str]) -> None:
+        """Send messages one after another; the client has so long for all of them.
 
         Raises:
             TimeoutError: the client does not read.
             OSError: it is gone.
         """
         async with asyncio.timeout(WRITE_SECONDS), self._lock:
-            if not self._closed:
+            for text in texts:
+                if self._closed:
+                    return
                 await self._send({"type": "websocket.send", "text": text})
 
     async def close(self, code: int, reason: str) -> None:
@@ -247,8 +249,8 @@ class _SocketSink:
         self._viewer = viewer
 
     async def frames(self, frames: Sequence[Frame]) -> bool:
-        for frame in frames:
-            await self._client.text(envelope_of(frame, starter=self._viewer.starter).decode())
+        starter = self._viewer.starter
+        await self._client.texts(frame.envelope_for(starter=starter) for frame in frames)
         return True
 
     async def beat(self, head: int) -> None:

@@ -20,7 +20,7 @@ from controlplane.core.rest import as_app_error
 from controlplane.core.strict_json import parse_json
 from controlplane.investigations import metrics
 from controlplane.investigations.hub import Frame, Hub
-from controlplane.investigations.live import WRITE_SECONDS, Place, Why, envelope_of, follow
+from controlplane.investigations.live import WRITE_SECONDS, Place, Why, follow
 from controlplane.investigations.log import read_page
 from controlplane.investigations.opensre.names import Begun, asked_of, client_investigate
 from controlplane.investigations.opensre.projection import event, projected
@@ -157,7 +157,7 @@ class _RunSink:
         lines: list[bytes] = []
         wanted = True
         for frame in frames:
-            envelope = orjson.loads(envelope_of(frame, starter=self._viewer.starter))
+            envelope = orjson.loads(frame.envelope_for(starter=self._viewer.starter))
             if envelope["run_id"] != self._run_id:
                 continue
             line = projected(envelope, name=self._name)
