@@ -16,7 +16,7 @@ class Frame:
     seq: int
     full: bytes
     withheld: bytes | None
-    _envelope: str | None = field(default=None, repr=False, compare=False)
+    _envelope: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, event: LoggedEvent) -> Self:

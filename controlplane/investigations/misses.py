@@ -7,7 +7,7 @@ import orjson
 
 from controlplane.core.actor import Actor
 from controlplane.core.errors import Conflict, NotFound
-from controlplane.investigations.models import Event, Feedback, Run, Verdict
+from controlplane.investigations.models import Event, Feedback, Miss, Run, Verdict
 from controlplane.investigations.selectors import thread_get
 from controlplane.investigations.services import artifact_content
 from controlplane.runtimes.evaluation.misses import FORMAT
@@ -40,7 +40,7 @@ def miss_case(*, actor: Actor, thread_id: UUID, run_id: UUID) -> dict[str, Any]:
         "alert": run.alert,
         "evidence": artifact_content(run.artifact),
         "verdict": rating.verdict,
-        "miss": rating.miss or "unknown",
+        "miss": rating.miss or Miss.UNKNOWN.value,
         "reason": rating.reason,
         "answered": _answered(run),
         "expected": {"category": None, "object": None},

@@ -76,7 +76,7 @@ def _said(event: Event, run: Run, messages: dict[str, Message], *, prompt: bool)
         case EventType.RUN_STARTED:
             if not prompt:
                 return
-            speaker, author, text, tool = *_voice(run.requested_by), data["prompt"], ""
+            (speaker, author), text = _voice(run.requested_by), data["prompt"]
         case EventType.MESSAGE_QUEUED:
             speaker, author = _voice(messages[data["message_id"]].by)
         case EventType.TOOL_END:

@@ -11,6 +11,7 @@ from controlplane.memory.drafts import MemoryDraft, Quote
 from controlplane.memory.extraction import (
     MOST_CANDIDATES,
     Candidate,
+    candidates,
     extract,
     extractor_named,
     register_extractor,
@@ -172,10 +173,11 @@ def test_extract__quote_that_was_not_said_so__candidate_dropped(quote: Quote) ->
     assert extract(run, extractor=lambda _run, _known: [good, Candidate(draft, ())]) == [good]
 
 
-def test_extractor_named__runtime_without_its_own__the_rules() -> None:
+def test_extractor_named__runtime_without_its_own__the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def mine(_run: Transcript, _known: object) -> list[Candidate]:
         return []
 
+    monkeypatch.setattr(candidates, "_extractors", {})
     register_extractor("test-runtime", mine)
     assert extractor_named("test-runtime") is mine
     assert extractor_named("builtin") is extract_by_rules

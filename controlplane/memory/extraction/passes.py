@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from controlplane.core.redaction import PERSONAL_KINDS, Personal, redact_personal, redact_text
+from controlplane.memory.drafts import Quote
 from controlplane.memory.extraction.candidates import MOST_CANDIDATES, Candidate, Extractor
 from controlplane.memory.transcripts import EVIDENCE_SPEAKERS, Said, Transcript
 
@@ -70,16 +71,13 @@ def extract(
     except Exception as error:  # noqa: BLE001 (it may be a model's client; the run has long ended)
         log.warning("memory.extraction_failed", run=str(transcript.run_id), error=type(error).__name__)
         return []
-    quoted = [
-        item for item in found if item.quotes and all(_was_said(seen, item, at) for at in range(len(item.quotes)))
-    ]
+    quoted = [item for item in found if item.quotes and all(_was_said(seen, quote) for quote in item.quotes)]
     if len(quoted) < len(found):
         log.info("memory.extraction_ungrounded", run=str(transcript.run_id), dropped=len(found) - len(quoted))
     return quoted[:MOST_CANDIDATES]
 
 
-def _was_said(seen: Transcript, candidate: Candidate, position: int) -> bool:
-    quote = candidate.quotes[position]
+def _was_said(seen: Transcript, quote: Quote) -> bool:
     return any(
         said.seq in quote.seqs and said.speaker == quote.speaker and quote.text in said.text
         for said in seen.said
